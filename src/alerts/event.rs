@@ -57,7 +57,7 @@ pub(crate) struct EventJson {
 struct LimitJson {
     limit: f64,
     period: f64,
-    /// average, bucket or calendar.
+    /// average, bucket, calendar or share.
     algorithm: &'static str,
     rate_before: f64,
     rate: f64,

@@ -81,7 +81,7 @@ fn decayed(algorithm: Algorithm, average: Option<Average>, now: Timestamp) -> f6
             average.next(now, period, 0.0).rate
         }
         (Algorithm::Bucket { burst, rate }, average) => Bucket { burst, rate }.level(average, now),
-        (Algorithm::Calendar { .. }, Some(average)) => average.rate,
+        (Algorithm::Calendar { .. } | Algorithm::Share { .. }, Some(average)) => average.rate,
     }
 }
 
@@ -90,7 +90,7 @@ fn decayed_apart(algorithm: Algorithm, state: &State, servers: f64, now: Timesta
     let Some(Average { at, .. }) = state.average else { return 0.0 };
     let apart = Some(Average { at, rate: state.apart.into() });
     match algorithm {
-        Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => {
+        Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } | Algorithm::Share { .. } => {
             decayed(algorithm, apart, now)
         }
         Algorithm::Bucket { burst, rate } => {
@@ -119,9 +119,9 @@ fn decide_share<'r>(
         let remembered = remembered.zip(algorithm).map(|(remembered, algorithm)| {
             let state = algorithm.current(remembered.state, now);
             let apart = |Average { at, .. }| match algorithm {
-                Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => {
-                    Average { at, rate: state.apart.into() }
-                }
+                Algorithm::MovingAverage { .. }
+                | Algorithm::Calendar { .. }
+                | Algorithm::Share { .. } => Average { at, rate: state.apart.into() },
                 // It leaks more slowly than the engine lets it leak.
                 Algorithm::Bucket { .. } => {
                     Average { at: now, rate: decayed_apart(algorithm, &state, servers, now) }
@@ -136,7 +136,12 @@ fn decide_share<'r>(
     };
     let adjust = |number: usize, check: &Check<'_>, one: &mut Pending| {
         let Pending { decision, change, before, .. } = one;
-        decision.rate = merged(number, check) + servers * decision.rate;
+        let (merged, of_servers) = (merged(number, check), servers * decision.rate);
+        // Of a share, the last that is known, or that of what this server has sent since.
+        decision.rate = match check.algorithm {
+            Algorithm::Share { .. } => decision.rate.max(merged),
+            _ => merged + of_servers,
+        };
         let count = servers * decision.count;
         let over = decision.algorithm.over(decision.rate, decision.limit, count);
         decision.over = decide_over(over, decision.overridden);

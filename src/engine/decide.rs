@@ -1,7 +1,8 @@
 //! Deciding the checks of one event.
 
 use crate::rate::bloom::Event;
-use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, Timestamp};
+use crate::rate::share::{Booked, Buckets, Counted};
+use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, Share, Timestamp};
 
 use super::block::{BLOCKED, Block, BlockTime};
 use super::check::{Check, Overridden, Update};
@@ -180,11 +181,43 @@ fn next(
             }
             Average { at: now, rate: level + count }
         }
-        (Algorithm::Calendar { .. }, average) => {
+        (Algorithm::Calendar { .. } | Algorithm::Share { .. }, average) => {
             Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
         }
     };
     (next, kept)
+}
+
+/// A share with an event.
+struct NextShare {
+    /// The bucket in which the event is counted, unless it only looks or nothing is known of its
+    /// message.
+    booked: Option<Booked>,
+    counted: Counted,
+    /// When it is under its limit again.
+    under_from: i64,
+}
+
+/// What a share with these buckets becomes.
+#[inline(never)] // few limits are shares
+fn next_share(
+    share: Share,
+    accepted: Option<i64>,
+    bits: &[u8],
+    average: Option<Average>,
+    count: f64,
+    now: Timestamp,
+) -> NextShare {
+    // What was counted more than a period ago is as nothing.
+    let last = average.map_or(now, |average| average.at);
+    let is_over = now.seconds.saturating_sub(last.seconds) > share.lasts();
+    let bits = if is_over { &[][..] } else { bits };
+    let booked = share.book(Buckets(bits), accepted, count, now);
+    // What goes out now has not failed yet: else a share that is over would be so no more.
+    let all = Buckets(bits).with(booked.filter(|_| accepted.is_some()));
+    let counted = share.counted(Buckets(&all), now, now);
+    let under_from = share.under_from(Buckets(&all), now, now);
+    NextShare { booked, counted, under_from }
 }
 
 /// Computes a check from the remembered state.
@@ -199,8 +232,8 @@ fn compute(
     let window = check.algorithm.window_at(now, remembered.as_ref().map(|r| &r.state));
     let before = remembered.map(|r| check.algorithm.current(r.state, now));
     // Of the calendar, the window in which the record counts.
-    let (start, period, restarts) = match window {
-        None => (0, period, 0),
+    let (start, period, mut restarts) = match window {
+        None => (check.algorithm.share().map_or(0, |share| share.least.into()), period, 0),
         Some(window) => {
             let kept = before.map_or(window, |state| state.window());
             (kept.start, kept.seconds(), window.restarts(kept))
@@ -210,7 +243,8 @@ fn compute(
     let mut details = Details { found: average.is_some(), ..Details::default() };
     let mut filter_change = FilterChange::Keep;
     let mut count = check.count;
-    if let Some(event) = event {
+    // What has buckets has no filter.
+    if let Some(event) = event.filter(|_| check.algorithm.share().is_none()) {
         let filter = remembered.and_then(|r| r.filter);
         let unique = UniqueEvent::find(filter, event, limit, period, window.map(|_| start), now);
         details.filter_expired = unique.expired;
@@ -220,7 +254,22 @@ fn compute(
             count = 0.0;
         }
     }
-    let (next, kept) = next(check, average, period, count, now);
+    let mut update = check.effective_update();
+    let mut shared = Counted::default();
+    let (next, kept) = match check.algorithm {
+        Algorithm::Share { share, accepted } => {
+            let bits = remembered.and_then(|r| r.filter).map_or(&[][..], |filter| filter.bits);
+            let next = next_share(share, accepted, bits, average, count, now);
+            (shared, restarts, count) = (next.counted, next.under_from, next.counted.failed as f64);
+            match next.booked {
+                Some(booked) => filter_change = FilterChange::Book(booked),
+                // It only looks, or nothing is known of the message.
+                None => update = Update::ReadOnly,
+            }
+            (Average { at: now, rate: share.rate(shared) }, average)
+        }
+        _ => next(check, average, period, count, now),
+    };
     let algorithm = check.algorithm.kind();
     let measured = algorithm.over(next.rate, limit, count);
     let over_since = over_since(measured, before, now);
@@ -237,6 +286,7 @@ fn compute(
             period,
             start,
             restarts,
+            share: shared,
             leak: check.algorithm.leak(),
             count,
             next_count: next_count(check),
@@ -260,7 +310,7 @@ fn compute(
         changed: false,
         first_over: false,
         before,
-        update: check.effective_update(),
+        update,
         refuses: check.refuses,
         total: check.total,
         blocks: check.blocks,
@@ -284,7 +334,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
             }
         }
     };
-    let decision = decision.against(check.algorithm.limit());
+    let decision = decision.against_limit_of(&check.algorithm);
     Pending {
         decision: Decision { next_count: next_count(check), ..decision },
         update: check.effective_update(),
@@ -378,7 +428,7 @@ impl Pending {
             let crossed = match algorithm {
                 // The first of the window has none before.
                 AlgorithmKind::Calendar => false,
-                AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => since > period,
+                _ => since > period,
             };
             self.first_over = last != second;
             self.changed |= self.first_over;

@@ -1,5 +1,6 @@
 //! The outcome of a check.
 
+use crate::rate::share::{self, Counted};
 use crate::rate::{Algorithm, AlgorithmKind, Average, CalendarWindow, Timestamp, Wait};
 
 use super::block::Block;
@@ -26,14 +27,18 @@ pub struct Decision {
     /// The period in seconds: see [`Algorithm::period`](super::Algorithm::period). Of a calendar
     /// window: the length of the one in which the record counts.
     pub period: f64,
-    /// The second (since 1970) in which that window began; 0 for other algorithms.
+    /// The second (since 1970) in which that window began; of a share, how many must have gone
+    /// out; 0 for other algorithms.
     pub start: i64,
-    /// The second (since 1970) in which the count starts again; 0 for other algorithms.
+    /// The second (since 1970) in which the count starts again, or from which on a share is below
+    /// its limit; 0 for other algorithms.
     pub restarts: i64,
+    /// Of a share, what it was computed from: without what goes out by this event.
+    pub share: Counted,
     /// What leaks out of a bucket in a second; 0 for a moving average.
     pub leak: f64,
     /// The size this event was counted with; 0 if the check was read-only or
-    /// the event had been seen before.
+    /// the event had been seen before. Of a share, how many have failed.
     pub count: f64,
     /// The size of one more event of this kind.
     pub next_count: f64,
@@ -79,6 +84,7 @@ impl Decision {
             period: f64::INFINITY,
             start: 0,
             restarts: 0,
+            share: Counted::default(),
             leak: 0.0,
             count: 1.0,
             next_count: 1.0,
@@ -88,6 +94,16 @@ impl Decision {
             crossings: 0,
             details: Details { written: true, ..Details::default() },
         }
+    }
+
+    /// As [`Decision::against`], of a limit that counts so, in the same record.
+    #[must_use]
+    pub fn against_limit_of(self, algorithm: &Algorithm) -> Self {
+        let same = match algorithm.share() {
+            Some(share) => Self { rate: share.rate(self.share), start: share.least.into(), ..self },
+            None => self,
+        };
+        same.against(algorithm.limit())
     }
 
     /// Compares the same rate with another limit.
@@ -132,6 +148,9 @@ impl Decision {
     #[must_use]
     pub fn if_counted(self, count: f64) -> Self {
         let Self { kept, at, limit, algorithm, overridden, .. } = self;
+        if algorithm == AlgorithmKind::Share {
+            return self;
+        }
         let rate = self.counted().after(kept, at, count);
         let over = decide_over(algorithm.over(rate, limit, count), overridden);
         Self { rate, over, count, ..self }
@@ -144,6 +163,13 @@ impl Decision {
             Some(Overridden::Allow) => f64::INFINITY,
             Some(Overridden::Deny | Overridden::Reject) => 0.0,
             None if self.blocked.is_some() => 0.0,
+            None if self.algorithm == AlgorithmKind::Share => {
+                if self.over {
+                    0.0
+                } else {
+                    f64::INFINITY
+                }
+            }
             None => self.counted().remaining(self.kept, now, self.next_count),
         }
     }
@@ -156,6 +182,9 @@ impl Decision {
             (Some(Overridden::Allow), _) => Wait::Seconds(0.0),
             (_, Some(block)) => block.wait(now),
             (Some(Overridden::Deny | Overridden::Reject), None) => Wait::Never,
+            (None, None) if self.algorithm == AlgorithmKind::Share => {
+                share::wait(if self.over { self.restarts } else { 0 }, now)
+            }
             (None, None) => self.counted().retry_after(self.kept, now, self.next_count),
         }
     }
@@ -176,6 +205,7 @@ impl Decision {
             AlgorithmKind::Calendar => {
                 Algorithm::Calendar { limit, window: CalendarWindow { start, end: restarts } }
             }
+            AlgorithmKind::Share => Algorithm::of_record(self.algorithm, limit, period, start),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::block::Block;
 use crate::rate::bloom::Event;
+use crate::rate::share::Booked;
 use crate::rate::{Average, CalendarWindow, Timestamp};
 
 /// The contents of a record, without its filter.
@@ -17,7 +18,8 @@ pub struct State {
     /// bucket is the time in which a full one becomes empty, so that `limit /
     /// period` leaks out in a second. That of a calendar window is its length.
     pub period: f64,
-    /// The second (since 1970) in which the calendar window began; 0 of others.
+    /// The second (since 1970) in which the calendar window began; of a share, how many must have
+    /// gone out before it counts; 0 of others.
     pub start: i64,
     /// The second (since 1970) since which every counted rate was at or over
     /// its limit; 0 if the last one was under.
@@ -91,7 +93,7 @@ impl State {
 pub struct Remembered<'a> {
     /// Everything but the filter.
     pub state: State,
-    /// The record's Bloom filter, if it has one.
+    /// The record's Bloom filter, if it has one; of a share, its buckets.
     pub filter: Option<Filter<'a>>,
 }
 
@@ -120,6 +122,8 @@ pub enum FilterChange {
     Keep,
     /// The event is added to the existing filter.
     Insert(Event),
+    /// A bucket of a share is changed; if it had none, the others are empty.
+    Book(Booked),
     /// The filter is replaced by an empty one of `bytes` bytes, started in
     /// second `epoch`, and the event is added to it.
     Renew {

@@ -53,6 +53,10 @@ units! {
     UnknownRecipients = "unknown_recipients",
     /// Bytes of one message: a cap, without a period.
     MessageSize = "message_size",
+    /// The share of recipients of accepted mail whose delivery failed permanently.
+    FailedShare = "failed_share",
+    /// The share of them that do not exist.
+    UnknownShare = "unknown_share",
 }
 
 impl Unit {
@@ -87,9 +91,25 @@ impl Unit {
         matches!(self, Self::FailedRecipients | Self::UnknownRecipients)
     }
 
+    /// Whether the log of the mail server says a part of what it counts.
+    #[must_use]
+    pub fn is_from_log(self) -> bool {
+        self.is_of_delivery() || self.is_share()
+    }
+
+    /// Whether it is the share of what went out that failed.
+    #[must_use]
+    pub fn is_share(self) -> bool {
+        matches!(self, Self::FailedShare | Self::UnknownShare)
+    }
+
     /// Whether each one of it is one of `other` as well.
     #[must_use]
     pub fn includes(self, other: Self) -> bool {
-        self == other || (self, other) == (Self::UnknownRecipients, Self::FailedRecipients)
+        match self {
+            Self::FailedRecipients => matches!(other, Self::FailedRecipients | Self::FailedShare),
+            Self::UnknownRecipients => other.is_from_log(),
+            _ => self == other,
+        }
     }
 }

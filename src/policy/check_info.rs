@@ -85,6 +85,7 @@ mod tests {
             period: 3600.0,
             start: 0,
             restarts: 0,
+            share: crate::rate::share::Counted::default(),
             count: 1.0,
             next_count: 1.0,
             at,

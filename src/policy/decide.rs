@@ -14,7 +14,7 @@ use crate::event::{Event, Scope};
 
 pub use super::outcome::Decided;
 use super::word::{Action, Counting, DenialReply, Field, State, Unit, Verdict};
-use crate::engine::{BlockTime, Check, Decision, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, BlockTime, Check, Decision, Kind, RecordKey, Update};
 use crate::rate::Timestamp;
 use crate::store::Store;
 
@@ -74,6 +74,8 @@ pub struct ToCount<'o> {
     pub all_exempt: bool,
     /// Which of the checks count.
     pub counts: CountedChecks,
+    /// The log says what became of a message that was accepted so many seconds ago.
+    pub delivered_after: Option<u64>,
     /// Nothing may be refused now: no crossing blocks.
     pub bypassed: bool,
 }
@@ -99,7 +101,7 @@ pub fn decide<S: Store>(
     mut visit: impl FnMut(&Decided<'_>),
 ) -> Result<Outcome, DecideError<S::Error>> {
     let Rules { name, identity, policy } = *rules;
-    let ToCount { occurrences, all_exempt, counts, bypassed } = to_count;
+    let ToCount { occurrences, all_exempt, counts, delivered_after, bypassed } = to_count;
     let settings = policy.settings();
     if !applies(settings, identity, event) {
         return Ok(Outcome::default());
@@ -116,11 +118,18 @@ pub fn decide<S: Store>(
     let spares_failures = event.sender == Some("") && !settings.requires(State::NullSender);
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
-        if spares_failures && one.count > 0.0 && one.unit.is_of_delivery() {
+        let mut one = *one;
+        let goes_out = one.unit.is_share() && delivered_after.is_none();
+        // A router is asked again with each attempt; and what fails of mail that counts for nobody
+        // is no part of what goes out.
+        if goes_out && (spares_failures || event.once_a_message) {
+            one.count = 0.0;
+        }
+        if spares_failures && one.count > 0.0 && one.unit.is_from_log() {
             continue;
         }
         let recipient = || recipient.as_deref();
-        planned.extend(plan(rules, event, &key, recipient, limit, one, &mut texts, cache));
+        planned.extend(plan(rules, event, &key, recipient, limit, &one, &mut texts, cache));
     }
     // Whether a recipient is exempt matters when the message has been received.
     if planned.is_empty() && !policy.exempts_recipients() {
@@ -147,6 +156,14 @@ pub fn decide<S: Store>(
     if planned.iter().any(|one| one.limit.every.is_some()) {
         let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
         planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
+    }
+    if let Some(age) = delivered_after {
+        let received = clock().seconds.saturating_sub_unsigned(age);
+        for one in &mut planned {
+            if let Algorithm::Share { accepted, .. } = &mut one.limit.algorithm {
+                *accepted = Some(received);
+            }
+        }
     }
     let foreseen = foreseen(&planned, mode);
     if counts == CountedChecks::OnlyTotals {
@@ -323,7 +340,7 @@ impl Mode {
         };
         if is_left_out || one.count == 0.0 || self.spares(one) {
             Update::ReadOnly
-        } else if one.limit.unit.is_of_delivery() {
+        } else if one.has_happened() {
             // It has happened, and nothing is refused for it now.
             Update::Strict
         } else {
@@ -379,7 +396,7 @@ fn plan<'a, 'r>(
     };
     // What is reused needs no unique event.
     let before = cache.recall(scope, &planned.key(texts));
-    planned.decision = before.map(|before| before.against(limit.algorithm.limit()));
+    planned.decision = before.map(|before| before.against_limit_of(&limit.algorithm));
     if planned.decision.is_some() {
         return Some(planned);
     }
@@ -417,6 +434,12 @@ impl Planned<'_> {
         {
             decision.over = false;
         }
+    }
+
+    /// Whether it is what became of mail that was accepted.
+    fn has_happened(&self) -> bool {
+        let is_failure = matches!(self.limit.algorithm, Algorithm::Share { accepted: Some(_), .. });
+        is_failure || self.limit.unit.is_of_delivery()
     }
 
     /// Whether its decision is to be what it would be if the event was counted.
@@ -458,7 +481,7 @@ fn decide_new<S: Store>(
         event: one.event.as_ref().map(text),
         update,
         // What became of mail is not refused now.
-        refuses: mode.refuses.filter(|_| one.count == 0.0 || !one.limit.unit.is_of_delivery()),
+        refuses: mode.refuses.filter(|_| one.count == 0.0 || !one.has_happened()),
         total: is_total(&one.limit),
         overridden: None,
         // That of a total would be one of everybody whom it counts.

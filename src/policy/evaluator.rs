@@ -743,7 +743,14 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let decided = decide(
                 &rules,
                 event,
-                ToCount { occurrences, all_exempt, counts, bypassed: step.bypassed },
+                ToCount {
+                    occurrences,
+                    all_exempt,
+                    counts,
+                    delivered_after: (step.stage == AclStage::Delivery)
+                        .then_some(step.facts.message_age),
+                    bypassed: step.bypassed,
+                },
                 cache,
                 *store,
                 clock,
@@ -806,7 +813,8 @@ fn leave_out_exempt(
         return Ok(all_exempt);
     }
     let exempt = exempt_recipients(rules, &step.event, &listed, clock().seconds)?;
-    for one in occurrences.iter_mut().filter(|one| one.unit == Unit::Recipients) {
+    let counts_recipients = |unit: Unit| unit == Unit::Recipients || unit.is_share();
+    for one in occurrences.iter_mut().filter(|one| counts_recipients(one.unit)) {
         one.count = (one.count - exempt as f64).max(0.0);
     }
     Ok(exempt == listed.len())

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::engine::{AlgorithmKind, Block, Decision, Overridden};
+use crate::rate::share::Counted;
 use crate::rate::{Timestamp, Wait};
 use crate::text;
 
@@ -14,13 +15,13 @@ pub struct Measured<'w> {
     /// How it is counted.
     pub algorithm: AlgorithmKind,
     /// The rate, level or count right before the event; `None` if that is
-    /// not known.
+    /// not known. Of a share, what went out.
     pub before: Option<f64>,
     /// The same with the event.
     pub after: f64,
     /// The limit; of a bucket, the burst.
     pub limit: f64,
-    /// What the event counts; `None` if that is not known.
+    /// What the event counts; `None` if that is not known. Of a share, what has failed.
     pub count: Option<f64>,
     /// Whether it is over.
     pub over: bool,
@@ -30,14 +31,15 @@ impl<'w> Measured<'w> {
     /// What was decided, whatever an override says.
     #[must_use]
     pub fn of(decision: &Decision, window: &'w str) -> Self {
-        let Decision { rate, limit, count, algorithm, .. } = *decision;
+        let Decision { rate, limit, count, algorithm, share, .. } = *decision;
+        let over = algorithm.over(rate, limit, count);
         let before = match (algorithm, decision.details.written) {
+            (AlgorithmKind::Share, _) => Some(share.sent as f64),
             (_, false) => Some(decision.if_counted(0.0).rate),
             // A rate that includes the event does not say what it was before.
             (AlgorithmKind::MovingAverage, true) => None,
             (_, true) => Some((rate - count).max(0.0)),
         };
-        let over = algorithm.over(rate, limit, count);
         Self { window, algorithm, before, after: rate, limit, count: Some(count), over }
     }
 
@@ -63,6 +65,13 @@ impl<'w> Measured<'w> {
 /// `100/1h: rate 99.4 before, 100.4 with this event, which counts 1: over the limit`.
 impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (AlgorithmKind::Share, Some(sent), Some(failed)) =
+            (self.algorithm, self.before, self.count)
+        {
+            let counted = Counted { sent: sent as u64, failed: failed as u64 };
+            let stands = if self.over { "over" } else { "under" };
+            return write!(f, "{}: {stands} the limit", share_of(counted, self.window));
+        }
         let what = self.algorithm.measure();
         write!(f, "{}: {what} ", self.window)?;
         if let Some(before) = self.before {
@@ -79,11 +88,19 @@ impl fmt::Display for Measured<'_> {
             }
             (true, AlgorithmKind::Bucket) => write!(f, "over the burst of {}", self.limit),
             (true, _) => f.write_str("over the limit"),
-            (false, AlgorithmKind::MovingAverage) => f.write_str("under the limit"),
+            (false, AlgorithmKind::MovingAverage | AlgorithmKind::Share) => {
+                f.write_str("under the limit")
+            }
             (false, AlgorithmKind::Bucket) => write!(f, "within the burst of {}", self.limit),
             (false, AlgorithmKind::Calendar) => f.write_str("within the limit"),
         }
     }
+}
+
+/// `12 of 40 recipients failed (30%), limit 30% in 1d`
+#[must_use]
+pub fn share_of(counted: Counted, window: &str) -> String {
+    format!("{counted}, limit {}", window.replacen('/', " in ", 1))
 }
 
 /// `blocked for 23h`, `blocked until it is lifted`
@@ -109,6 +126,9 @@ pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) ->
             format!("one more would pass in {}", text::rough(seconds))
         }
         (None, Wait::Never) => "one more would never pass".to_owned(),
+        (None, Wait::Seconds(_)) if decision.algorithm == AlgorithmKind::Share => {
+            "more would pass".to_owned()
+        }
         (None, Wait::Seconds(_)) => format!("{:.0} more would pass", decision.remaining(now)),
     };
     format!("{what}, {measured}; {next}")
@@ -191,6 +211,7 @@ mod tests {
             period: 3600.0,
             start: 0,
             restarts: 0,
+            share: crate::rate::share::Counted::default(),
             leak: 0.0,
             count: 1.0,
             next_count: 1.0,

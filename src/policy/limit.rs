@@ -10,7 +10,7 @@ use crate::calendar::{Every, Zone};
 use crate::engine::Algorithm;
 use crate::event::Event;
 use crate::identity::mailbox;
-use crate::rate::CalendarWindow;
+use crate::rate::{CalendarWindow, Share};
 
 /// Whose limits are searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,6 +250,7 @@ impl Limit<'_> {
 
     /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds, or by the
     /// calendar. A cap is a bucket that is empty before each message and from which nothing leaks.
+    /// The limit of a share is packed: see [`Share::packed`].
     pub(super) fn algorithm(
         unit: Unit,
         limit: f64,
@@ -257,6 +258,9 @@ impl Limit<'_> {
         every: Option<Every>,
     ) -> Algorithm {
         match (unit.is_cap(), every) {
+            _ if unit.is_share() => {
+                Algorithm::Share { share: Share::of_packed(limit, period), accepted: None }
+            }
             (true, _) => Algorithm::Bucket { burst: limit, rate: 0.0 },
             (_, Some(_)) => Algorithm::Calendar { limit, window: CalendarWindow::default() },
             (_, None) => Algorithm::MovingAverage { limit, period },
@@ -301,6 +305,7 @@ impl fmt::Display for Limit<'_> {
         match self.algorithm {
             _ if self.unit.is_cap() => f.write_str(self.text),
             Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => f.write_str(self.text),
+            Algorithm::Share { share, .. } => write!(f, "{} from {}", self.text, share.least),
             Algorithm::Bucket { burst, .. } => write!(f, "burst {burst}, leak {}", self.text),
         }
     }

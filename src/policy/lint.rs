@@ -86,7 +86,7 @@ fn failed_for_others(name: &str, policy: &Policy, diagnostics: &mut Diagnostics)
     let key = key_of_sender(policy);
     let is_chosen = |field: &Field| field.is_claimed() || field.is_of_recipient();
     let Some(field) = key.first().filter(|_| key.iter().all(is_chosen)) else { return };
-    if Unit::ALL.iter().any(|unit| unit.is_of_delivery() && policy.limits(*unit)) {
+    if Unit::ALL.iter().any(|unit| unit.is_from_log() && policy.limits(*unit)) {
         let field = field.word();
         diagnostics.warning(
             policy.at,

@@ -14,6 +14,8 @@ pub use super::settings::{DeliverySettings, HabitsSettings, Identity, OnCrossing
 pub use super::value::{DomainPattern, Grade, Location, Piece, Template, UnitText, When};
 use super::word::Unit;
 use crate::calendar::{Every, Zone};
+#[cfg(any(doc, feature = "cli"))]
+use crate::rate::Share;
 #[cfg(feature = "cli")]
 use crate::text::period;
 
@@ -414,7 +416,7 @@ pub struct Amount {
 pub struct Window {
     /// As written, without blanks: `100/1h`; `500 daily`.
     pub text: Box<str>,
-    /// The most events.
+    /// The most events; of a share, see [`Share::packed`].
     pub limit: f64,
     /// The period in seconds; [`Window::NO_PERIOD`] for a cap; of the calendar, what it is as a
     /// rule.
@@ -433,6 +435,10 @@ impl Window {
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.every, self.period) {
+            _ if self.text.contains('%') => {
+                let least = Share::of_packed(self.limit, self.period).least;
+                write!(f, "{} from {least}", self.text.replace('/', " / "))
+            }
             (Some(every), _) => write!(f, "{} {}", self.limit, every.word()),
             (None, Self::NO_PERIOD) => write!(f, "{}", self.limit),
             (None, seconds) => write!(f, "{} / {}", self.limit, period(seconds)),

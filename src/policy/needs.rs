@@ -68,11 +68,11 @@ pub fn acls(unit: Unit) -> &'static [&'static str] {
 /// The limits of `policies` on what becomes of accepted mail, which `exirate serve follow` counts:
 /// each unit with the policies that limit it.
 pub fn of_delivery(policies: &Policies) -> impl Iterator<Item = (Unit, Vec<&str>)> {
-    outcomes(policies).filter(|(unit, _)| unit.is_of_delivery())
+    outcomes(policies).filter(|(unit, _)| unit.is_from_log())
 }
 
 fn outcome_units() -> impl Iterator<Item = Unit> {
-    Unit::ALL.iter().rev().copied().filter(|unit| unit.is_outcome())
+    Unit::ALL.iter().rev().copied().filter(|unit| unit.is_outcome() || unit.is_share())
 }
 
 /// Units of `policies` that count outcomes, each with the policies that limit it.

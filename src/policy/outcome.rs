@@ -264,12 +264,11 @@ impl Outcome {
         match (&self.habits, &self.reason) {
             (Some(suspicion), _) => suspicion.why(),
             (None, Some(reason)) => {
-                let (rate, unit) = (reason.decision.rate, reason.unit.word());
                 let blocked = match (reason.decision.blocked, self.measured >= Verdict::Defer) {
                     (Some(block), true) => explain::blocked(block, reason.decision.at) + "; ",
                     _ => String::new(),
                 };
-                format!("{blocked}{rate:.1} {unit}, limit {}", reason.window())
+                blocked + &reason.measured()
             }
             (None, None) => self.text.clone(),
         }
@@ -316,6 +315,17 @@ impl Reason {
     #[must_use]
     pub fn key(&self) -> &str {
         self.texts.get(self.key_start..).unwrap_or_default()
+    }
+
+    /// What was measured, and the limit: `9.0 messages, limit 5/1h`, or
+    /// `12 of 40 recipients failed (30%), limit 30% in 1d`.
+    #[must_use]
+    pub fn measured(&self) -> String {
+        let Decision { rate, algorithm, share, .. } = self.decision;
+        match algorithm {
+            AlgorithmKind::Share => explain::share_of(share, self.window()),
+            _ => format!("{rate:.1} {}, limit {}", self.unit.word(), self.window()),
+        }
     }
 
     /// A score that grows with the rate, from 0 towards 2: see [`score`].
@@ -369,6 +379,9 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
         Placeholder::Key => write!(text, "{}", one.key),
         Placeholder::Rule => write!(text, "{}", one.limit.rule_text()),
         Placeholder::Unit => write!(text, "{}", one.limit.unit.word().replace('_', " ")),
+        Placeholder::Rate if decision.algorithm == AlgorithmKind::Share => {
+            write!(text, "{:.1}%", decision.rate)
+        }
         Placeholder::Rate => write!(text, "{:.1}", decision.rate),
         Placeholder::Limit if one.limit.unit.is_cap() => write!(text, "{window}"),
         Placeholder::Limit => match window.split_once(['/', ' ']) {

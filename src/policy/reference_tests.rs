@@ -82,8 +82,9 @@ fn dictionary() -> String {
     let names = names.chain(all_names::<PolicySettings>());
     let names = names.chain(all_names::<DeliverySettings>());
     let names = names.chain(all_names::<HabitsSettings>());
-    let others =
-        ["burst", "rate", "unit", "total", "match", "recipients", "until", "reason", "domains"];
+    let others = ["burst", "rate", "unit", "limit", "of", "period", "least", "total", "match"]
+        .into_iter()
+        .chain(["recipients", "until", "reason", "domains"]);
     let tables = TABLES.iter().copied();
     names.chain(others).chain(tables).for_each(|name| add(format!("{name} = ")));
     fn words<T: Word>() -> Vec<String> {

@@ -4,7 +4,7 @@
 //! calls what is here.
 
 use super::outlook::{self, ENOUGH_PERIODS, Wait};
-use super::{Average, Bucket, CalendarWindow, Timestamp, bloom, calendar, forget};
+use super::{Average, Bucket, CalendarWindow, Share, Timestamp, bloom, calendar, forget, share};
 
 /// How a record is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,8 @@ pub enum AlgorithmKind {
     Bucket,
     /// See [`Algorithm::Calendar`].
     Calendar,
+    /// See [`Algorithm::Share`].
+    Share,
 }
 
 impl AlgorithmKind {
@@ -29,6 +31,7 @@ impl AlgorithmKind {
             Self::MovingAverage => "average",
             Self::Bucket => "bucket",
             Self::Calendar => "calendar",
+            Self::Share => "share",
         }
     }
 
@@ -39,6 +42,7 @@ impl AlgorithmKind {
             Self::MovingAverage => "rate",
             Self::Bucket => "level",
             Self::Calendar => "count",
+            Self::Share => "share",
         }
     }
 
@@ -50,6 +54,7 @@ impl AlgorithmKind {
             // A count is whole, as a rule.
             Self::Calendar => format!("{} {rate}", self.measure()),
             Self::MovingAverage | Self::Bucket => format!("{} {rate:.1}", self.measure()),
+            Self::Share => format!("{} {rate:.1}%", self.measure()),
         }
     }
 
@@ -61,6 +66,7 @@ impl AlgorithmKind {
             Self::MovingAverage => 1,
             Self::Bucket => 2,
             Self::Calendar => 3,
+            Self::Share => 4,
         }
     }
 
@@ -72,6 +78,7 @@ impl AlgorithmKind {
             1 => Some(Self::MovingAverage),
             2 => Some(Self::Bucket),
             3 => Some(Self::Calendar),
+            4 => Some(Self::Share),
             _ => None,
         }
     }
@@ -83,7 +90,9 @@ impl AlgorithmKind {
     pub(crate) fn over(self, rate: f64, limit: f64, count: f64) -> bool {
         match self {
             // Exim tests `rate < limit`, so NaN is over.
-            Self::MovingAverage => rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less),
+            Self::MovingAverage | Self::Share => {
+                rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less)
+            }
             Self::Bucket => Bucket { burst: limit, rate: 0.0 }.over(rate, count),
             Self::Calendar => calendar::exceeds(rate, limit),
         }
@@ -95,7 +104,7 @@ impl AlgorithmKind {
         // A bucket or a calendar window may be exactly full; a rate must stay below its limit.
         match self {
             Self::Bucket | Self::Calendar => rate.ceil(),
-            Self::MovingAverage => rate.floor() + 1.0,
+            Self::MovingAverage | Self::Share => rate.floor() + 1.0,
         }
     }
 
@@ -103,7 +112,7 @@ impl AlgorithmKind {
     #[must_use]
     pub fn is_stored_as(self, limit: f64, stored: f64) -> bool {
         match self {
-            Self::Calendar => calendar::is_stored_as(limit, stored),
+            Self::Calendar | Self::Share => calendar::is_stored_as(limit, stored),
             Self::MovingAverage | Self::Bucket => limit == stored,
         }
     }
@@ -139,6 +148,15 @@ pub enum Algorithm {
         /// The present window, which is not empty.
         window: CalendarWindow,
     },
+    /// The share of what went out that has failed, in percent: see [`Share`]. Where others have a
+    /// filter, its record has the buckets.
+    Share {
+        /// The limit and the period.
+        share: Share,
+        /// The event is a failure of a message that was accepted in this second; else it is
+        /// something that goes out.
+        accepted: Option<i64>,
+    },
 }
 
 impl Algorithm {
@@ -150,6 +168,7 @@ impl Algorithm {
             Self::MovingAverage { .. } => AlgorithmKind::MovingAverage,
             Self::Bucket { .. } => AlgorithmKind::Bucket,
             Self::Calendar { .. } => AlgorithmKind::Calendar,
+            Self::Share { .. } => AlgorithmKind::Share,
         }
     }
 
@@ -160,6 +179,7 @@ impl Algorithm {
         match self {
             Self::MovingAverage { limit, .. } | Self::Calendar { limit, .. } => *limit,
             Self::Bucket { burst, .. } => *burst,
+            Self::Share { share, .. } => share.limit,
         }
     }
 
@@ -174,6 +194,7 @@ impl Algorithm {
             Self::MovingAverage { period, .. } => period,
             Self::Bucket { burst, rate } => Bucket { burst, rate }.period(),
             Self::Calendar { window, .. } => window.seconds(),
+            Self::Share { share, .. } => share.period,
         }
     }
 
@@ -182,7 +203,7 @@ impl Algorithm {
     #[inline]
     pub fn window(&self) -> Option<CalendarWindow> {
         match self {
-            Self::MovingAverage { .. } | Self::Bucket { .. } => None,
+            Self::MovingAverage { .. } | Self::Bucket { .. } | Self::Share { .. } => None,
             Self::Calendar { window, .. } => Some(*window),
         }
     }
@@ -192,7 +213,7 @@ impl Algorithm {
     #[inline]
     pub fn leak(&self) -> f64 {
         match self {
-            Self::MovingAverage { .. } | Self::Calendar { .. } => 0.0,
+            Self::MovingAverage { .. } | Self::Calendar { .. } | Self::Share { .. } => 0.0,
             Self::Bucket { rate, .. } => *rate,
         }
     }
@@ -202,13 +223,23 @@ impl Algorithm {
     pub fn bucket(&self) -> Option<Bucket> {
         match *self {
             Self::Bucket { burst, rate } => Some(Bucket { burst, rate }),
-            Self::MovingAverage { .. } | Self::Calendar { .. } => None,
+            Self::MovingAverage { .. } | Self::Calendar { .. } | Self::Share { .. } => None,
+        }
+    }
+
+    /// The share, if it is one.
+    #[must_use]
+    #[inline]
+    pub fn share(&self) -> Option<Share> {
+        match *self {
+            Self::Share { share, .. } => Some(share),
+            _ => None,
         }
     }
 
     /// How a record is counted, by the figures that it keeps: the period of a bucket is the time
     /// in which a full one becomes empty, and `start` is the second in which a calendar window
-    /// began.
+    /// began, or how many must have gone out before a share counts.
     #[must_use]
     pub fn of_record(kind: AlgorithmKind, limit: f64, period: f64, start: i64) -> Self {
         match kind {
@@ -219,6 +250,10 @@ impl Algorithm {
             }
             AlgorithmKind::Calendar => {
                 Self::Calendar { limit, window: CalendarWindow::lasting(start, period) }
+            }
+            AlgorithmKind::Share => {
+                let least = u32::try_from(start).unwrap_or(0);
+                Self::Share { share: Share { limit, least, period }, accepted: None }
             }
         }
     }
@@ -234,6 +269,11 @@ impl Algorithm {
             },
             Self::Bucket { burst, rate } => Bucket { burst, rate }.level(kept, now) + count,
             Self::Calendar { window, .. } => window.counted(kept, now) + count,
+            // Its buckets say more.
+            Self::Share { share, .. } => {
+                let lasts = |at: Timestamp| now.seconds.saturating_sub(at.seconds) <= share.lasts();
+                kept.filter(|kept| lasts(kept.at)).map_or(0.0, |kept| kept.rate)
+            }
         }
     }
 
@@ -249,6 +289,10 @@ impl Algorithm {
             Self::Calendar { limit, window } => {
                 calendar::remaining(window.counted(kept, now), limit, count)
             }
+            Self::Share { share, .. } => match self.after(kept, now, count) < share.limit {
+                true => f64::INFINITY,
+                false => 0.0,
+            },
         }
     }
 
@@ -263,6 +307,10 @@ impl Algorithm {
             Self::Calendar { limit, window } => {
                 calendar::retry_after(window.counted(kept, now), limit, count, window.end, now)
             }
+            Self::Share { share, .. } => match kept.filter(|kept| kept.rate >= share.limit) {
+                Some(kept) => share::wait(kept.at.seconds.saturating_add(share.lasts()), now),
+                None => Wait::Seconds(0.0),
+            },
         }
     }
 
@@ -271,7 +319,8 @@ impl Algorithm {
     pub fn filter_expired(&self, epoch: i64, now: Timestamp) -> bool {
         match self.window() {
             Some(window) => now.seconds >= window.end,
-            None => bloom::expired(epoch, now, self.period()),
+            // What has buckets has no filter.
+            None => self.share().is_none() && bloom::expired(epoch, now, self.period()),
         }
     }
 
@@ -294,6 +343,9 @@ impl Algorithm {
                 Bucket { burst, rate }.forgettable(kept, filter_epoch, now)
             }
             Self::Calendar { window, .. } => window.is_of_the_past(now),
+            Self::Share { share, .. } => {
+                now.seconds.saturating_sub(kept.at.seconds) > share.lasts()
+            }
         }
     }
 

@@ -14,6 +14,7 @@ pub mod calendar;
 mod forget;
 pub mod habits;
 mod outlook;
+pub mod share;
 pub mod usage;
 
 pub use algorithm::{Algorithm, AlgorithmKind};
@@ -21,3 +22,4 @@ pub use average::{Average, Timestamp};
 pub use bucket::{Bucket, score};
 pub use calendar::CalendarWindow;
 pub use outlook::Wait;
+pub use share::Share;

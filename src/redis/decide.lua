@@ -12,7 +12,7 @@
 --   no unique event), u32 for how long a crossing blocks (see src/engine/block.rs), 8 * 8 bytes: the
 --   hashes of the probes.
 -- Returns one string for each check: see `reply`.
--- record.lua stands before this.
+-- record.lua stands before this; in the script for shares, share.lua as well: see there.
 
 local AVERAGE, BUCKET, CALENDAR = 1, 2, 3
 local LEAKY, STRICT, READ_ONLY = 1, 2, 3
@@ -89,6 +89,7 @@ end
 local function is_over(check, rate, count)
   if check.algorithm == AVERAGE then return not (rate < check.limit) end
   if check.algorithm == CALENDAR then return not (rate <= check.limit) end
+  --share if check.algorithm == SHARE then return not (rate < check.limit) end
   return not (rate <= check.limit) and not (rate <= count)
 end
 
@@ -185,6 +186,7 @@ local function accepted(one)
 end
 
 local function compute(check, key, record)
+  --share if check.algorithm == SHARE then check.least, check.filter_bytes = check.filter_bytes, 0 end
   local calendar = check.algorithm == CALENDAR
   if calendar then
     move(check, record)
@@ -213,6 +215,10 @@ local function compute(check, key, record)
     else one.filter = 'renew' end
   end
   if one.found then one.kept_rate, one.kept_at = record.rate, record.at end
+  --share if check.algorithm == SHARE then
+  --share share(one, check, record)
+  --share if one.only_looks then one.update = READ_ONLY end
+  --share else
   if check.algorithm == AVERAGE then
     one.rate = one.found and average_next(record, check.period, one.count) or one.count
   elseif calendar then
@@ -226,6 +232,7 @@ local function compute(check, key, record)
     end
     one.rate = level + one.count
   end
+  --share end
   one.measured = is_over(check, one.rate, one.count)
   one.blocked = block_in(check, record)
   if one.blocked then one.overridden = DENY end
@@ -239,6 +246,7 @@ local function again(check, first, number)
   for name, value in pairs(first) do one[name] = value end
   one.check, one.same_as, one.update, one.limit, one.overridden = check, number, check.update, check.limit, check.overridden
   one.update = effective_update(check)
+  --share if one.sent then one.rate = share_rate(one.sent, one.failed, check.filter_bytes) end
   one.blocked = block_in(check, first.record)
   if one.blocked then one.overridden = DENY end
   one.over = decide_over(is_over(check, one.rate, one.count), one.overridden)
@@ -264,6 +272,7 @@ local function settle(one, refused, over)
   end
   local calendar = one.check.algorithm == CALENDAR
   state.calendar, state.start = calendar, calendar and one.start or 0
+  --share if one.sent then state.calendar, state.start, one.check.filter_bytes = true, one.check.least, BUCKET_BYTES end
   one.written = written or one.counted
   if one.counted then
     -- Nothing is written again.
@@ -313,7 +322,9 @@ local function settle(one, refused, over)
   else
     redis.call('SET', one.key, head .. string.rep('\0', state.filter_bytes), 'PX', lives)
   end
+  --share if one.word then if one.filter ~= 'keep' then redis.call('SETRANGE', one.key, HEAD + one.place, one.word) end else
   if one.filter ~= 'keep' then insert(one.key, one.check.probes, state.filter_bytes) end
+  --share end
 end
 
 -- In the layout of a decision in the protocol between library and agent: see src/cluster/wire.
@@ -331,6 +342,7 @@ local function reply(one)
   add(one.written, 256)
   add(one.kept_rate, 512)
   local calendar = one.check.algorithm == CALENDAR
+  --share if one.sent then calendar, one.count, one.start, one.period = true, one.failed, one.from, one.sent end
   return struct.pack('<I4I4ddi8di8I4I4I4', outcome, one.crossings, one.rate, one.count, now_micros,
     one.kept_rate or 0, one.kept_at or 0, calendar and one.start or 0, calendar and one.period or 0,
     one.blocked or 0)

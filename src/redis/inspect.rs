@@ -16,7 +16,7 @@ use super::error::RedisError;
 use super::forms::{self, Form};
 use super::overrides;
 use super::record::{self, PREFIX, Record};
-use super::script::Loaded;
+use super::script::{self, Loaded};
 use super::settings::Settings;
 use super::tool;
 use super::{RedisStore, random};
@@ -81,7 +81,7 @@ impl SharedRates {
         let runtime = tool::runtime()?;
         let store = RedisStore::connect_command(&settings, may_change);
         let store = runtime.block_on(tool::within(settings.deadline, store))?;
-        let (name, replace) = (settings.to_string(), Loaded::new(REPLACE));
+        let (name, replace) = (settings.to_string(), Loaded::new(&script::with_shares(REPLACE)));
         Ok(Self { runtime, store, name, replace, local })
     }
 
@@ -491,7 +491,8 @@ impl Inspect for SharedRates {
             let filter = record.and_then(|record| record.filter.clone());
             let filter = FilterEntry::changed(filter, &change.filter);
             let events = numbered(record)?;
-            let is_calendar = key.algorithm == AlgorithmKind::Calendar;
+            let is_calendar =
+                matches!(key.algorithm, AlgorithmKind::Calendar | AlgorithmKind::Share);
             let new = Record { is_calendar, state: change.state, filter, events };
             Ok((Some(edited), Changed::To(new)))
         }))
@@ -509,7 +510,8 @@ impl Inspect for SharedRates {
                 return Ok((restored, Changed::Nothing));
             }
             let filter = entry.filter_to_restore().cloned();
-            let is_calendar = key.algorithm == AlgorithmKind::Calendar;
+            let is_calendar =
+                matches!(key.algorithm, AlgorithmKind::Calendar | AlgorithmKind::Share);
             let events = numbered(record)?;
             let new = Record { is_calendar, state: entry.state(), filter, events };
             Ok((restored, Changed::To(new)))

@@ -9,7 +9,7 @@
 //!
 //! `TAG` is a hash of the identity, so that all records of one identity are in one slot of
 //! a cluster. `KIND` is `s` (spec) or `p` (policy), `ALGORITHM` is `m` (moving average),
-//! `b` (bucket) or `c` (calendar window), and the identity begins at byte `IDENTITY_START` of `NAME`.
+//! `b` (bucket), `c` (calendar window) or `f` (share of what failed), and the identity begins at byte `IDENTITY_START` of `NAME`.
 //!
 //! On a cluster, checks of several identities are sent at the same time, and each identity
 //! is decided by itself: a leaky check of one does not know whether one of another is over
@@ -88,6 +88,12 @@ const SILENT_MAX: u32 = 3;
 /// The script.
 const SCRIPT: &str = concat!(include_str!("record.lua"), include_str!("decide.lua"));
 
+/// The script for checks of which one is a share. It is loaded when the first comes.
+fn share_script() -> String {
+    let all = [include_str!("record.lua"), include_str!("share.lua"), include_str!("decide.lua")];
+    script::with_shares(&all.concat())
+}
+
 /// A store in Redis.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -95,6 +101,7 @@ pub struct RedisStore {
     secret: SharedSecret,
     servers: Servers,
     script: Arc<Loaded>,
+    share_script: Arc<Loaded>,
     overrides: SharedOverrides,
     forms: UsedForms,
     /// The time that tests give it.
@@ -164,6 +171,7 @@ impl RedisStore {
             secret,
             servers: settings.servers.clone(),
             script: Arc::new(Loaded::new(SCRIPT)),
+            share_script: Arc::new(Loaded::new(&share_script())),
             overrides: SharedOverrides::default(),
             forms: UsedForms::default(),
             #[cfg(test)]
@@ -336,21 +344,20 @@ impl RedisStore {
         let call = |group: &Vec<usize>| self.call(event, checks, group, secret);
         let calls: Vec<ScriptCall> = groups.iter().map(call).collect();
         let connection = &self.connection;
+        let has_shares = checks.iter().any(|check| check.algorithm.share().is_some());
+        let script = if has_shares { &self.share_script } else { &self.script };
         let replies = match &calls[..] {
             [] => return Ok(()),
-            [call] => vec![connection.send(&call.by_hash(&self.script)).await],
+            [call] => vec![connection.send(&call.by_hash(script)).await],
             several => {
-                let commands: Vec<Cmd> =
-                    several.iter().map(|call| call.by_hash(&self.script)).collect();
+                let commands: Vec<Cmd> = several.iter().map(|call| call.by_hash(script)).collect();
                 connection.send_all(&commands).await
             }
         };
         for ((group, call), reply) in groups.iter().zip(&calls).zip(replies) {
             let reply = match reply {
                 // A restart, a failover or FLUSH has removed the script; EVAL loads it.
-                Err(error) if is_no_script(&error) => {
-                    connection.send(&call.by_text(&self.script)).await
-                }
+                Err(error) if is_no_script(&error) => connection.send(&call.by_text(script)).await,
                 reply => reply,
             };
             let Value::Array(parts) = reply? else { return Err(RedisError::Reply) };
@@ -514,9 +521,10 @@ fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
         Some(Overridden::Deny | Overridden::Reject) => 2,
     };
     let mut argument = vec![algorithm, update, check.total.into(), overridden];
-    let third = match check.algorithm.window() {
-        None => check.algorithm.leak(),
-        Some(window) => window.start as f64,
+    let third = match check.algorithm {
+        Algorithm::Calendar { window, .. } => window.start as f64,
+        Algorithm::Share { accepted, .. } => accepted.unwrap_or(0) as f64,
+        other => other.leak(),
     };
     let numbers = [check.algorithm.limit(), check.algorithm.period(), third];
     // No rate reaches a part that is not a number.
@@ -526,7 +534,9 @@ fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
     }
     let event = check.counted_event().map(|text| secret.event(text));
     let bytes = event.map_or(0, |_| bloom::bytes_for(check.algorithm.limit()));
-    argument.extend_from_slice(&u32::try_from(bytes).unwrap_or(0).to_le_bytes());
+    let bytes = u32::try_from(bytes).unwrap_or(0);
+    let bytes = check.algorithm.share().map_or(bytes, |share| share.least);
+    argument.extend_from_slice(&bytes.to_le_bytes());
     argument.extend_from_slice(&check.blocks.code().to_le_bytes());
     if let Some(event) = event {
         event.hashes().for_each(|hash| argument.extend_from_slice(&hash.to_le_bytes()));

@@ -24,6 +24,8 @@ local TTL_MAX = 315360000
 -- A window of the calendar is kept for so long after its end: a day later, no window of any
 -- zone is this one.
 local KEPT = 86400
+-- A share is flagged as a calendar window that began before this second: see share.lua.
+--share local SHARE_MAX = 100000000
 
 -- A block, and one without an end.
 local BLOCKED, NEVER = 0xF0000000, 0xFFFFFFFF
@@ -60,6 +62,7 @@ end
 local function ttl(state, bucket)
   local longest = state.period
   if state.calendar then longest = math.max(state.start + state.period + KEPT - now, 1) end
+  --share if state.calendar and state.start < SHARE_MAX then longest = state.period + 25 end
   if state.has_rate and state.rate > 0 and not state.calendar then
     if bucket then
       longest = math.max(longest, state.rate * state.period / state.limit)

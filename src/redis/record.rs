@@ -10,7 +10,7 @@ use crate::versions::{OtherVersion, Versions};
 const VERSION: u8 = 1;
 /// The flag of a record that has a rate.
 const HAS_RATE: u8 = 1;
-/// The flag of a record that counts in a calendar window: see `calendar::pack`.
+/// The flag of a record that counts in a calendar window, or is a share: see `calendar::pack`.
 const CALENDAR: u8 = 2;
 /// The size of the header.
 pub(super) const HEAD: usize = 92;
@@ -36,7 +36,7 @@ pub(super) fn not_later(value: &[u8]) -> Result<(), OtherVersion> {
 /// A record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Record {
-    /// Whether it counts in a calendar window.
+    /// Whether it counts in a calendar window, or is a share.
     pub(super) is_calendar: bool,
     /// Everything but the filter.
     pub(super) state: State,
@@ -152,12 +152,13 @@ pub(super) fn algorithm_letter(algorithm: AlgorithmKind) -> u8 {
         AlgorithmKind::MovingAverage => b'm',
         AlgorithmKind::Bucket => b'b',
         AlgorithmKind::Calendar => b'c',
+        AlgorithmKind::Share => b'f',
     }
 }
 
 /// The algorithm with this letter.
 pub(super) fn algorithm_of(letter: u8) -> Option<AlgorithmKind> {
-    let all = [AlgorithmKind::MovingAverage, AlgorithmKind::Bucket, AlgorithmKind::Calendar];
+    let all = [1, 2, 3, 4].into_iter().filter_map(AlgorithmKind::of_code);
     all.into_iter().find(|one| algorithm_letter(*one) == letter)
 }
 

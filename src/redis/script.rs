@@ -37,6 +37,11 @@ impl Loaded {
     }
 }
 
+/// A script with the lines that shares need.
+pub(super) fn with_shares(text: &str) -> String {
+    text.replace("--share ", "")
+}
+
 /// A script without comments, indents and blanks beside operators. What TCP sends before the first acknowledgement is to
 /// hold it: else loading it takes two round trips, and a server that is half of the deadline away
 /// cannot be connected to.

@@ -45,7 +45,8 @@ impl TestServer {
         tool::runtime().unwrap().block_on(agent).unwrap();
         let mut rates = SharedRates::connect(&settings, Box::new(Memory::new())).unwrap();
         rates.store.time = Some(Arc::default());
-        rates.store.script = Arc::new(Loaded::new(&timed_script()));
+        rates.store.script = Arc::new(Loaded::new(&timed(SCRIPT)));
+        rates.store.share_script = Arc::new(Loaded::new(&timed(&super::share_script())));
         rates
     }
 
@@ -58,10 +59,10 @@ impl TestServer {
 }
 
 /// The script with the time of the test.
-fn timed_script() -> String {
+fn timed(script: &str) -> String {
     let asks = "local time = redis.call('TIME')";
-    assert_eq!(SCRIPT.matches(asks).count(), 1);
-    SCRIPT.replace(asks, "local time = {ARGV[#ARGV - 1], ARGV[#ARGV]}")
+    assert_eq!(script.matches(asks).count(), 1);
+    script.replace(asks, "local time = {ARGV[#ARGV - 1], ARGV[#ARGV]}")
 }
 
 impl SharedRates {

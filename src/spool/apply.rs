@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 
 use crate::engine::{Change, FilterChange, RecordKey};
 use crate::rate::bloom::MAX_BYTES;
+use crate::rate::share::{self, Buckets};
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::DirError;
@@ -46,6 +47,28 @@ impl Body {
             (_, FilterChange::Renew { bytes, epoch, event }) => {
                 let bytes = bytes.min(MAX_BYTES);
                 let filter = NewFilter { bytes, epoch, fill: Fill::Event(event) };
+                self.append(file, key_slot, key, lookup, change, Some(filter))
+            }
+            (Some(record), FilterChange::Book(booked))
+                if record.filter_bytes == Some(share::BYTES) =>
+            {
+                let (map, seed) = (&mut self.map, self.seed);
+                let is_known = record.current.is_some() && record.filter(map, seed).is_some();
+                let mut book = || {
+                    if is_known {
+                        record.write_state(map, change, 0)?;
+                        return record.book(map, booked);
+                    }
+                    record.void_filter(map)?;
+                    record.write_state(map, change, 0)?;
+                    let all = Buckets(&[]).with(Some(booked));
+                    record.begin_filter(map, seed, 0, Fill::Bits(&all))
+                };
+                book().ok_or_else(AddFailure::lost)
+            }
+            (_, FilterChange::Book(booked)) => {
+                let all = Buckets(&[]).with(Some(booked));
+                let filter = NewFilter { bytes: share::BYTES, epoch: 0, fill: Fill::Bits(&all) };
                 self.append(file, key_slot, key, lookup, change, Some(filter))
             }
             (None, _) => self.append(file, key_slot, key, lookup, change, None),
@@ -132,6 +155,7 @@ impl Body {
     pub(super) fn added_by(key: &[u8], lookup: &Lookup, change: &Change) -> Option<usize> {
         let renewed = match change.filter {
             FilterChange::Renew { bytes, .. } => Some(bytes.min(MAX_BYTES)),
+            FilterChange::Book(_) => Some(share::BYTES),
             FilterChange::Keep | FilterChange::Insert(_) => None,
         };
         match (lookup.record, renewed) {

@@ -104,6 +104,8 @@ pub(super) const MOVING_AVERAGE: u8 = AlgorithmKind::MovingAverage.code();
 pub(super) const BUCKET: u8 = AlgorithmKind::Bucket.code();
 /// The code of the calendar window.
 pub(super) const CALENDAR: u8 = AlgorithmKind::Calendar.code();
+/// The code of the share of what failed.
+pub(super) const SHARE: u8 = AlgorithmKind::Share.code();
 /// The offsets of a record's two states, from the start of the record.
 pub(super) const STATES: [usize; 2] = [20, 72];
 /// The size of a state with its checksum.

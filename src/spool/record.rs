@@ -2,13 +2,14 @@
 
 use crate::engine::{self, AlgorithmKind, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
+use crate::rate::share::Booked;
 use crate::rate::{Algorithm, Average, Timestamp, calendar, usage};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
     ALIGN, BUCKET, CALENDAR, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX,
-    KIND_HABITS, KIND_POLICY, KIND_SPEC, KIND_USAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES,
-    STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
+    KIND_HABITS, KIND_POLICY, KIND_SPEC, KIND_USAGE, NEVER, PLAIN_KEY, RecordHead, SHARE,
+    STATE_BYTES, STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
@@ -147,7 +148,7 @@ impl State {
             at,
             rate,
             limit: match algorithm {
-                CALENDAR => calendar::pack(state.limit, state.start),
+                CALENDAR | SHARE => calendar::pack(state.limit, state.start),
                 _ => state.limit,
             },
             period: stored_period(state.period, algorithm),
@@ -169,15 +170,15 @@ impl State {
     #[inline]
     pub(super) fn limit(&self, algorithm: u8) -> f64 {
         match algorithm {
-            CALENDAR => calendar::unpack(self.limit).0,
+            CALENDAR | SHARE => calendar::unpack(self.limit).0,
             _ => self.limit,
         }
     }
 
-    /// The second in which the window began, in a record with this algorithm.
+    /// The second in which the window began, or the least of a share, in a record with this algorithm.
     #[inline]
     fn start(&self, algorithm: u8) -> i64 {
-        if algorithm == CALENDAR { calendar::unpack(self.limit).1 } else { 0 }
+        if matches!(algorithm, CALENDAR | SHARE) { calendar::unpack(self.limit).1 } else { 0 }
     }
 
     /// What remains of the rate, level or count at `now`, in a record with this algorithm; 0 if
@@ -527,6 +528,11 @@ impl Record {
             return Some(());
         }
         map.change(self.filter_offset(), self.filter_bytes?, |bits| bloom::insert(bits, event))
+    }
+
+    /// Changes a bucket of a share, whose buckets are not void.
+    pub(super) fn book(&self, map: &mut Mapping, booked: Booked) -> Option<()> {
+        map.set_u64(self.filter_offset() + booked.index * 8, booked.word)
     }
 
     /// Marks the filter as void.

@@ -118,7 +118,7 @@ fn behaves_as_a_map_does() {
                 let record = model.entry(key).or_default();
                 record.0 = n;
                 match filter {
-                    FilterChange::Keep => {}
+                    FilterChange::Keep | FilterChange::Book(_) => {}
                     FilterChange::Insert(event) => {
                         if let Some((_, bits)) = &mut record.1 {
                             bloom::insert(bits, event);

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::key_text::{self, PolicyKey};
 use crate::engine::{AlgorithmKind, Block, Kind, RecordKey, State};
-use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom};
+use crate::rate::share::{self, Buckets, Counted};
+use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Share, Timestamp, Wait, bloom};
 use crate::spec::StoredKey;
 use crate::store::Entry;
 use crate::text;
@@ -27,6 +28,8 @@ pub(crate) struct KeyState {
     over_since: u32,
     last_over: u32,
     pub(crate) filter: Option<Filter>,
+    /// The buckets of a share.
+    buckets: Option<Box<[u8]>>,
 }
 
 /// A filter of unique events.
@@ -58,6 +61,10 @@ pub(crate) fn share_at_most(algorithm: AlgorithmKind, state: &State, now: Timest
         return f64::INFINITY;
     }
     let counted = Algorithm::of_record(algorithm, state.limit, state.period, state.start);
+    // It grows when what did not fail leaves the period.
+    if counted.share().is_some() {
+        return f64::INFINITY;
+    }
     counted.after(Some(average), now, 1.0) / state.limit
 }
 
@@ -85,7 +92,11 @@ pub(crate) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> Entry {
 
 impl From<Entry> for KeyState {
     fn from(entry: Entry) -> Self {
-        let filter = entry.filter.map(|filter| Filter {
+        let (filter, buckets) = match entry.algorithm {
+            AlgorithmKind::Share => (None, entry.filter.map(|one| one.bits.into_boxed_slice())),
+            _ => (entry.filter, None),
+        };
+        let filter = filter.map(|filter| Filter {
             bytes: filter.bits.len(),
             fill: bloom::fill(&filter.bits),
             since: second(filter.epoch),
@@ -109,6 +120,7 @@ impl From<Entry> for KeyState {
             over_since: entry.over_since,
             last_over: entry.last_over,
             filter,
+            buckets,
         }
     }
 }
@@ -149,6 +161,19 @@ impl KeyState {
         self.period.map(of_period)
     }
 
+    /// The share that it is, and its buckets.
+    fn share_of(&self) -> Option<(Share, Buckets<'_>)> {
+        let share = self.counted()?.share()?;
+        Some((share, Buckets(self.buckets.as_deref().unwrap_or_default())))
+    }
+
+    /// What a share is computed from at `now`.
+    pub(crate) fn shared(&self, now: Timestamp) -> Counted {
+        let counted =
+            |(share, buckets): (Share, Buckets<'_>)| share.counted(buckets, self.average.at, now);
+        self.share_of().map(counted).unwrap_or_default()
+    }
+
     /// The parameters of the bucket, if it is one and they are known.
     pub(crate) fn bucket(&self) -> Option<Bucket> {
         self.counted()?.bucket()
@@ -178,6 +203,9 @@ impl KeyState {
     /// The rate that an event of size `count` would get at `now`. Without a
     /// period, nothing is known but the rate that was written.
     pub(crate) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
+        if let Some((share, _)) = self.share_of() {
+            return share.rate(self.shared(now));
+        }
         let after = |counted: Algorithm| counted.after(Some(self.average), now, count);
         self.counted().map_or(self.average.rate, after)
     }
@@ -200,12 +228,19 @@ impl KeyState {
 
     /// When one more event, of size 1, would pass.
     pub(crate) fn wait(&self, now: Timestamp) -> Option<Wait> {
+        if let Some((share, buckets)) = self.share_of() {
+            return Some(share::wait(share.under_from(buckets, self.average.at, now), now));
+        }
         self.counted().map(|counted| counted.retry_after(Some(self.average), now, 1.0))
     }
 
     /// How many more events of size 1 would pass.
     pub(crate) fn remaining(&self, now: Timestamp) -> Option<f64> {
-        self.counted().map(|counted| counted.remaining(Some(self.average), now, 1.0))
+        let average = match self.share_of() {
+            Some(_) => Average { at: now, rate: self.rate(now) },
+            None => self.average,
+        };
+        self.counted().map(|counted| counted.remaining(Some(average), now, 1.0))
     }
 
     /// Since when every counted event was at or over the limit, if the last
@@ -305,7 +340,7 @@ pub(crate) struct KeyStateJson {
     mode: Option<String>,
     /// Whether each unique event counts once a period.
     unique: bool,
-    /// average, bucket or calendar.
+    /// average, bucket, calendar or share.
     algorithm: &'static str,
     /// The window of the calendar in which it counts.
     window: Option<WindowJson>,
@@ -317,7 +352,8 @@ pub(crate) struct KeyStateJson {
     period_text: Option<String>,
     /// The limit of the last check that counted; of a bucket, the burst.
     limit: f64,
-    /// The rate now; of a bucket, the level; of the calendar, the count.
+    /// The rate now; of a bucket, the level; of the calendar, the count; of a share, the
+    /// percentage.
     rate: f64,
     /// Which part of the limit is used up.
     share: f64,

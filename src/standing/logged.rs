@@ -54,6 +54,7 @@ pub(crate) fn window_text(limit: f64, period: &str, algorithm: AlgorithmKind) ->
         AlgorithmKind::MovingAverage => format!("{limit}/{period}"),
         AlgorithmKind::Bucket => format!("burst {limit}, leaking in {period}"),
         AlgorithmKind::Calendar => format!("{limit} {period}"),
+        AlgorithmKind::Share => format!("{limit}%/{period}"),
     }
 }
 

@@ -3,7 +3,9 @@
 use super::in_force::InForce;
 use super::key_state::KeyState;
 use super::key_text;
+use super::logged::window_text;
 use crate::engine::AlgorithmKind;
+use crate::policy::explain::share_of;
 use crate::rate::{Timestamp, Wait};
 use crate::text;
 
@@ -53,7 +55,13 @@ pub(crate) fn used(record: &KeyState, now: Timestamp) -> String {
         AlgorithmKind::MovingAverage => rate(record, now),
         AlgorithmKind::Bucket => level(record, now),
         AlgorithmKind::Calendar => count(record, now),
+        AlgorithmKind::Share => share_of(record.shared(now), &limit_text(record)),
     }
+}
+
+fn limit_text(record: &KeyState) -> String {
+    let period = record.period().map_or_else(String::new, text::whole_period);
+    window_text(record.limit, &period, record.algorithm)
 }
 
 /// `4.0 of 3 in 1h (133%)`.

@@ -3,7 +3,7 @@
 use quickcheck::{Arbitrary, Gen};
 
 use crate::engine::{Algorithm, BlockTime, Check, Decision, Overridden, Update};
-use crate::rate::{Average, CalendarWindow, Timestamp, Wait};
+use crate::rate::{Average, CalendarWindow, Share, Timestamp, Wait};
 
 use super::{Memory, Store};
 
@@ -12,6 +12,7 @@ mod bucket;
 mod calendar;
 mod habits;
 mod inspection;
+mod share;
 
 pub(crate) use habits::habits;
 pub(crate) use inspection::inspection;
@@ -41,6 +42,7 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     block::all(&mut fresh);
     bucket::all(&mut fresh);
     calendar::all(&mut fresh);
+    share::all(&mut fresh);
     decides_as_the_memory_store_does(&mut fresh);
 }
 
@@ -526,7 +528,7 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                     let readonly = update == Update::ReadOnly;
                     Check {
                         key: NAMES[usize::from(one.name)].into(),
-                        algorithm: match (one.algorithm % 3, f64::from(one.limit) / 4.0) {
+                        algorithm: match (one.algorithm % 4, f64::from(one.limit) / 4.0) {
                             (0, limit) => {
                                 // In one of two zones, which are some hours apart.
                                 let zone = i64::from(one.algorithm / 3 % 2) * 1300;
@@ -537,6 +539,15 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                             (1, burst) => {
                                 Algorithm::Bucket { burst: burst.max(0.25), rate: 1.0 / 512.0 }
                             }
+                            (2, limit) => Algorithm::Share {
+                                share: Share {
+                                    limit,
+                                    least: u32::from(one.limit % 4),
+                                    period: 3600.0,
+                                },
+                                accepted: (one.count % 2 == 1)
+                                    .then_some(START + *now - i64::from(one.limit) * 20),
+                            },
                             (_, limit) => Algorithm::MovingAverage { limit, period: 3600.0 },
                         },
                         count: if readonly { 0.0 } else { one.count.into() },

@@ -9,6 +9,7 @@ use crate::engine::{
 };
 use crate::identity::fold::Folding;
 use crate::rate::bloom::{self, Event};
+use crate::rate::share::Buckets;
 use crate::rate::usage::Usage;
 use crate::rate::{Average, Timestamp};
 
@@ -327,6 +328,10 @@ impl FilterEntry {
                 bloom::insert(&mut filter.bits, event);
                 filter
             }),
+            FilterChange::Book(booked) => {
+                let bits = before.map_or_else(Vec::new, |filter| filter.bits);
+                Some(Self { epoch: 0, bits: Buckets(&bits).with(Some(booked)).to_vec() })
+            }
             FilterChange::Renew { bytes, epoch, event } => {
                 let mut bits = vec![0; bytes.min(bloom::MAX_BYTES)];
                 bloom::insert(&mut bits, event);

@@ -48,6 +48,7 @@ mod references;
 mod rules;
 mod scripts;
 mod set;
+mod share;
 mod show;
 mod simulate;
 mod stats;

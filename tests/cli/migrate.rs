@@ -85,17 +85,17 @@ const CASES: &[Case] = &[
     ("cPanel", |_| login("a@example.net"), ALL, ""),
     ("cPanel", |_| local("shop", "a@x.test"), 300, "hourly_scripts default 300 hourly"),
     ("cPanel", |_| local("mailman", "a@x.test"), ALL, ""),
-    // Failures of one login: the whole domain is refused.
+    // The 30th failure of the 50 messages of a domain: all of it is refused.
     (
         "cPanel",
         |n| match n {
-            0..=30 => {
+            50..=79 => {
                 json!({"stage": "delivery", "auth": "a@example.com", "outcome": "undeliverable"})
             }
             _ => login("b@example.com"),
         },
-        30,
-        "failures default (total) 30/1h",
+        79,
+        "failures default (total) 60%/1h",
     ),
     ("DirectAdmin", |_| login("a@example.org"), 50, "daily default 50 daily"),
     (

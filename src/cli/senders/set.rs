@@ -17,6 +17,7 @@ use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Json, Outcome};
+use crate::engine::AlgorithmKind;
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
 use crate::standing::in_force::InForce;
@@ -121,6 +122,12 @@ impl Set {
         }
         let mut store = self.common.open_to_change()?;
         let Some(key) = self.selected(&mut *store)? else { return Ok(Outcome::Found) };
+        if key.algorithm == AlgorithmKind::Share {
+            return Err(Failure::new(
+                "a share follows from what went out and what of it failed, and cannot be set; \
+                 `exirate unblock` forgets both",
+            ));
+        }
         let period = key_text::period_seconds(&key.key());
         let edit = Edit {
             rate: self.rate,

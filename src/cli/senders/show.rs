@@ -375,6 +375,7 @@ fn next_event(record: &KeyState, now: Timestamp) -> String {
             AlgorithmKind::MovingAverage => ", at or over the limit",
             AlgorithmKind::Bucket => " would be over the burst",
             AlgorithmKind::Calendar => " would be over the limit",
+            AlgorithmKind::Share => " is over the limit",
         };
         return format!("refused: {measured}{over}");
     }
@@ -402,7 +403,7 @@ fn counts(record: &KeyState) -> String {
         let (name, unit) = counted.split_once('/').unwrap_or(("", &counted));
         let (name, unit) = (text::printable(name.as_bytes()), text::printable(unit.as_bytes()));
         let where_to = match record.algorithm {
-            AlgorithmKind::MovingAverage => "",
+            AlgorithmKind::MovingAverage | AlgorithmKind::Share => "",
             AlgorithmKind::Bucket => " in a leaky bucket",
             AlgorithmKind::Calendar => " by the calendar",
         };

@@ -127,6 +127,11 @@ struct FilterLine<'a> {
     bits: std::borrow::Cow<'a, str>,
 }
 
+/// Whether records that are counted so have a start: see [`State::start`](crate::engine::State::start).
+fn has_start(algorithm: AlgorithmKind) -> bool {
+    matches!(algorithm, AlgorithmKind::Calendar | AlgorithmKind::Share)
+}
+
 /// The line of a record, without its end.
 pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serde_json::Error> {
     let text = std::str::from_utf8(&entry.key).ok();
@@ -143,7 +148,7 @@ pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serd
         last_over: entry.last_over,
         crossings: entry.crossings,
         period: (entry.period != plain.period).then_some(entry.period),
-        start: (entry.algorithm == AlgorithmKind::Calendar).then_some(entry.start),
+        start: has_start(entry.algorithm).then_some(entry.start),
         identity_start: (entry.identity_start != plain.identity_start)
             .then_some(entry.identity_start),
         kind: match entry.kind {
@@ -230,11 +235,9 @@ fn entry(line: RecordLine<'_>) -> Result<Entry, String> {
     let algorithm = line.algorithm.unwrap_or(plain.algorithm);
     let bucket = algorithm == AlgorithmKind::Bucket;
     let start = line.start.unwrap_or(0);
-    if line.start.is_some() != (algorithm == AlgorithmKind::Calendar)
-        || !(0..=i64::from(u32::MAX)).contains(&start)
-    {
+    if line.start.is_some() != has_start(algorithm) || !(0..=i64::from(u32::MAX)).contains(&start) {
         return Err(format!(
-            "start: a calendar window, and nothing else, begins in a second from 0 to {}",
+            "start: a calendar window begins in a second from 0 to {}, a share has the least there",
             u32::MAX
         ));
     }
@@ -352,6 +355,7 @@ mod tests {
                 algorithm: match over % 3 {
                     1 => AlgorithmKind::Bucket,
                     2 => AlgorithmKind::Calendar,
+                    3 => AlgorithmKind::Share,
                     _ => AlgorithmKind::MovingAverage,
                 },
                 start: if over % 3 == 2 { over.into() } else { 0 },

@@ -14,7 +14,7 @@ pub(super) struct Limit {
 pub(super) fn share_of(algorithm: Algorithm, servers: f64) -> Algorithm {
     match algorithm {
         Algorithm::Bucket { burst, rate } => Algorithm::Bucket { burst, rate: rate / servers },
-        other @ (Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. }) => other,
+        other => other,
     }
 }
 
@@ -51,8 +51,8 @@ fn decayed_sum(value: f64, seconds: f64, algorithm: Algorithm) -> f64 {
     match algorithm {
         Algorithm::MovingAverage { period, .. } => value * (-seconds / period).exp(),
         Algorithm::Bucket { rate, .. } => (value - seconds * rate).max(0.0),
-        // Within one window.
-        Algorithm::Calendar { .. } => value,
+        // Within one window. Shares are not among them.
+        Algorithm::Calendar { .. } | Algorithm::Share { .. } => value,
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn decayed(algorithm: Algorithm, rate: f64, at: i64, now: i64) -> f64
     match algorithm {
         Algorithm::MovingAverage { period, .. } => average.next(now, period, 0.0).rate,
         Algorithm::Bucket { burst, rate } => Bucket { burst, rate }.level(Some(average), now),
-        Algorithm::Calendar { .. } => rate,
+        Algorithm::Calendar { .. } | Algorithm::Share { .. } => rate,
     }
 }
 
@@ -74,9 +74,7 @@ pub(super) fn counted(algorithm: Algorithm, rate: f64, at: i64, now: i64, size: 
             let average = Average { at: Timestamp::from_micros(at), rate };
             average.next(Timestamp::from_micros(now), period, size).rate
         }
-        Algorithm::Bucket { .. } | Algorithm::Calendar { .. } => {
-            decayed(algorithm, rate, at, now) + size
-        }
+        _ => decayed(algorithm, rate, at, now) + size,
     }
 }
 
@@ -126,6 +124,7 @@ impl ServerMemory {
         let (over, is_close) = match algorithm {
             Algorithm::MovingAverage { limit, .. } => (rate >= limit, close(limit)),
             Algorithm::Calendar { limit, .. } => (rate > limit, close(limit)),
+            Algorithm::Share { share, .. } => (rate >= share.limit, close(share.limit)),
             Algorithm::Bucket { burst, .. } => {
                 // An empty bucket admits an event of any size.
                 let event = servers * size;

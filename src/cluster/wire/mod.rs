@@ -20,15 +20,15 @@
 //! | offset | size | field | content |
 //! |---|---|---|---|
 //! | 0 | 1 | `record_kind` | 1 = spec, 2 = policy |
-//! | 1 | 1 | `algorithm` | 1 = moving average, 2 = leaky bucket, 3 = calendar window |
+//! | 1 | 1 | `algorithm` | 1 = moving average, 2 = leaky bucket, 3 = calendar window, 4 = share |
 //! | 2 | 1 | `update` | 1 = leaky, 2 = strict, 3 = read-only |
 //! | 3 | 1 | `flags` | 1 = observed, 2 = has a unique event, 4 = allowed, 8 = denied, 16 = total, 32 = denied for good |
 //! | 4 | 2 | `name_bytes` | the size of the record's name |
 //! | 6 | 2 | `identity_start` | where in the name the identity begins |
 //! | 8 | 2 | `unique_bytes` | the size of the text of the unique event |
-//! | 10 | 4 | `start` | of a calendar window: the second since 1970 in which it begins |
+//! | 10 | 4 | `start` | of a calendar window: the second since 1970 in which it begins; of a share: that in which what has failed was accepted, 0 of what goes out |
 //! | 14 | 2 | `unused` | zeros |
-//! | 16 | 8 | `limit` | of a bucket: the burst |
+//! | 16 | 8 | `limit` | of a bucket: the burst; of a share: u32 how many must have gone out, f32 the percentage |
 //! | 24 | 8 | `period` | in seconds; of a bucket: what leaks out in a second; of a calendar window: its length |
 //! | 32 | 8 | `event_count` | how much the event counts |
 //! | 40 | 8 | `refuses` | the part of the limit from which the event is refused; 0 = all of it |
@@ -42,12 +42,12 @@
 //! | 0 | 4 | `outcome` | 1 = over, 2 = crossed, 4 = allowed, 8 = denied, 16 = there was a rate, 32 = the filter had expired, 64 = the unique event was new, 128 = it was known, 256 = counted, 512 = a rate is remembered, 1024 = denied for good |
 //! | 4 | 4 | `crossings` | the number of the latest crossing |
 //! | 8 | 8 | `rate` | the rate, the level or the count |
-//! | 16 | 8 | `counted` | the size that the event was counted with |
+//! | 16 | 8 | `counted` | the size that the event was counted with; of a share: how many have failed |
 //! | 24 | 8 | `at` | when it was decided: microseconds since 1970 |
 //! | 32 | 8 | `kept_rate` | the rate that is remembered |
 //! | 40 | 8 | `kept_at` | its time: microseconds since 1970 |
-//! | 48 | 4 | `kept_start` | the second since 1970 in which the calendar window of the record begins |
-//! | 52 | 4 | `kept_length` | its length in seconds |
+//! | 48 | 4 | `kept_start` | the second since 1970 in which the calendar window of the record begins; from which on a share is below its limit |
+//! | 52 | 4 | `kept_length` | its length in seconds; of a share: how many went out |
 //! | 56 | 4 | `blocked` | the block of the identity, as the record holds it; 0 = none |
 //!
 //! A reply with another status has no items, but a text of `count` bytes: the reason.

@@ -1,6 +1,7 @@
 //! The reply to a request.
 
-use crate::engine::{Block, Check, Decision, Details, Overridden, Update};
+use crate::engine::{AlgorithmKind, Block, Check, Decision, Details, Overridden, Update};
+use crate::rate::share::Counted;
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
@@ -104,9 +105,14 @@ fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
     let Decision { rate, over, overridden, count, at, kept, crossed, crossings, details, .. } =
         *decision;
     // Beyond what a request can have, neither is.
-    let (start, length) = decision.window().map_or((0, 0), |window| {
-        (u32::try_from(window.start).unwrap_or(0), window.seconds() as u32)
-    });
+    let short = |number: i64| u32::try_from(number).unwrap_or(0);
+    let (start, length) = match (decision.window(), decision.algorithm) {
+        (Some(window), _) => (short(window.start), window.seconds() as u32),
+        (None, AlgorithmKind::Share) => {
+            (short(decision.restarts), u32::try_from(decision.share.sent).unwrap_or(u32::MAX))
+        }
+        _ => (0, 0),
+    };
     let Details { found, filter_expired, seen, written } = details;
     let flags = [
         (over, outcome::OVER),
@@ -196,10 +202,15 @@ pub fn read_decision(
     if ![rate, count, kept.rate].iter().all(|number| *number >= 0.0) {
         return Err(WireFault::Field("rate"));
     }
-    let (start, period, restarts) = match check.algorithm.window() {
-        None => (0, check.algorithm.period(), 0),
-        Some(_) if length == 0 => return Err(WireFault::Field("kept_length")),
-        Some(window) => {
+    let mut shared = Counted::default();
+    let (start, period, restarts) = match (check.algorithm.window(), check.algorithm.share()) {
+        (None, None) => (0, check.algorithm.period(), 0),
+        (_, Some(share)) => {
+            shared = Counted { sent: length.into(), failed: count as u64 };
+            (share.least.into(), share.period, start.into())
+        }
+        (Some(_), _) if length == 0 => return Err(WireFault::Field("kept_length")),
+        (Some(window), _) => {
             let start = i64::from(start);
             let kept = CalendarWindow::lasting(start, length.into());
             let window = window.at(at.div_euclid(1_000_000), Some(kept));
@@ -222,6 +233,7 @@ pub fn read_decision(
         period,
         start,
         restarts,
+        share: shared,
         leak: check.algorithm.leak(),
         count,
         next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },

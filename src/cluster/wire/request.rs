@@ -1,7 +1,7 @@
 //! The request to decide the checks of one event.
 
 use crate::engine::{Algorithm, BlockTime, Check, Kind, Overridden, RecordKey, Update};
-use crate::rate::CalendarWindow;
+use crate::rate::{CalendarWindow, Share};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
 
@@ -72,7 +72,12 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| WireFault::Field(field));
     let unique = event.unwrap_or_default();
-    let start = algorithm.window().map_or(0, |window| window.start);
+    let start = match algorithm {
+        Algorithm::Calendar { window, .. } => window.start,
+        Algorithm::Share { accepted, .. } => accepted.unwrap_or(0),
+        _ => 0,
+    };
+    let limit = algorithm.share().map_or(algorithm.limit(), |share| share.packed());
     let start = u32::try_from(start).map_err(|_| WireFault::Field("start"))?;
     let second = algorithm.bucket().map_or(algorithm.period(), |bucket| bucket.rate);
     let kind = match key.kind {
@@ -97,7 +102,7 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     out.extend_from_slice(&short(unique.len(), "unique_bytes")?.to_le_bytes());
     out.extend_from_slice(&start.to_le_bytes());
     out.extend_from_slice(&[0; 2]);
-    for number in [algorithm.limit(), second, count, refuses.unwrap_or_default()] {
+    for number in [limit, second, count, refuses.unwrap_or_default()] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(&blocks.code().to_le_bytes());
@@ -165,8 +170,12 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         3 if limit >= 0.0 && (1.0..=f64::from(u32::MAX)).contains(&period) => {
             Algorithm::Calendar { limit, window: CalendarWindow::lasting(start, period) }
         }
-        1..=3 if limit >= 0.0 => return Err(WireFault::Field("period")),
-        1..=3 => return Err(WireFault::Field("limit")),
+        4 if limit >= 0.0 && period > 0.0 => Algorithm::Share {
+            share: Share::of_packed(limit, period),
+            accepted: (start > 0).then_some(start),
+        },
+        1..=4 if limit >= 0.0 => return Err(WireFault::Field("period")),
+        1..=4 => return Err(WireFault::Field("limit")),
         _ => return Err(WireFault::Field("algorithm")),
     };
     if !(count >= 0.0 && (update != Update::ReadOnly || count == 0.0)) {

@@ -8,7 +8,8 @@ use crate::engine::{
     Algorithm, AlgorithmKind, Block, BlockTime, Check, Decision, Details, Kind, Overridden,
     RecordKey, Update,
 };
-use crate::rate::{Average, CalendarWindow, Timestamp};
+use crate::rate::share::Counted;
+use crate::rate::{Average, CalendarWindow, Share, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::versions::as_the_next;
 use kit::fields::documented;
@@ -60,6 +61,10 @@ impl Item {
                 let window = CalendarWindow { start, end: start + length };
                 Algorithm::Calendar { limit, window }
             }
+            (0, 1) => {
+                let share = Share { limit: limit as f32 as f64, least: self.window.1, period };
+                Algorithm::Share { share, accepted: Some(start).filter(|start| *start > 0) }
+            }
             (0, _) => Algorithm::MovingAverage { limit, period },
             _ => Algorithm::Bucket { burst: limit, rate: period },
         };
@@ -89,6 +94,9 @@ impl Item {
     fn decision(&self, at: Timestamp) -> Decision {
         let (over, seen, written, crossings, kept) = self.decided;
         let check = self.check();
+        let is_share = check.algorithm.share().is_some();
+        let share = Counted { sent: self.window.1.into(), failed: crossings.into() };
+        let share = if is_share { share } else { Counted::default() };
         Decision {
             rate: self.numbers[2],
             over,
@@ -97,11 +105,19 @@ impl Item {
             algorithm: check.algorithm.kind(),
             limit: check.algorithm.limit(),
             period: check.algorithm.period(),
-            start: check.algorithm.window().map_or(0, |window| window.start),
+            start: match check.algorithm {
+                Algorithm::Share { share, .. } => share.least.into(),
+                other => other.window().map_or(0, |window| window.start),
+            },
             restarts: (check.algorithm.window())
                 .map_or(0, |window| window.at(at.seconds, None).restarts(window)),
+            share,
             leak: check.algorithm.leak(),
-            count: if seen == Some(true) { 0.0 } else { check.count },
+            count: match seen {
+                _ if is_share => share.failed as f64,
+                Some(true) => 0.0,
+                _ => check.count,
+            },
             next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },
             at,
             kept: kept.map(|(rate, at)| Average { at, rate }),

@@ -177,6 +177,7 @@ mod tests {
             period: 60.0,
             start: 0,
             restarts: 0,
+            share: crate::rate::share::Counted::default(),
             count: 1.0,
             next_count: 1.0,
             at: Timestamp::default(),

@@ -23,7 +23,8 @@ impl Occurrence {
     /// Whether it is of a message or a recipient, not of a connection.
     #[must_use]
     pub fn is_of_message(&self) -> bool {
-        self.scope != Scope::Connection && !self.unit.is_outcome()
+        let only_looks = self.unit.is_share() && self.count == 0.0;
+        self.scope != Scope::Connection && !self.unit.is_outcome() && !only_looks
     }
 }
 
@@ -83,7 +84,8 @@ impl AlreadyCounted {
     /// | stage | counted, each once in |
     /// |---|---|
     /// | any of SMTP | connections: the connection; unique_clients: the connection; rejected_recipients, auth_failures: what has come since the last evaluation |
-    /// | any | failed_recipients, unknown_recipients: none, they only look; at [`AclStage::Delivery`] nothing else is counted |
+    /// | where recipients | failed_share, unknown_share: what goes out, in the same way |
+    /// | any | failed_recipients, unknown_recipients, elsewhere the shares: none, they only look; at [`AclStage::Delivery`] nothing else is counted |
     /// | MAIL to DATA, not SMTP | messages, unique_senders: the message |
     /// | RCPT | recipients, unique_recipients: the command |
     /// | DATA, not SMTP | recipients, if none was counted at RCPT: the message |
@@ -109,7 +111,7 @@ impl AlreadyCounted {
             return of_route(facts, occurrences);
         }
         // The log says what becomes of mail; any stage refuses for it.
-        let of_delivery = Unit::ALL.iter().filter(|unit| unit.is_of_delivery());
+        let of_delivery = Unit::ALL.iter().filter(|unit| unit.is_from_log());
         occurrences.extend(of_delivery.map(|&unit| Occurrence {
             unit,
             count: 0.0,
@@ -174,6 +176,11 @@ impl AlreadyCounted {
             let failed = facts.auth_failed && self.auth_pending;
             let count = if failed { 1.0 } else { 0.0 };
             occurrences.push(Occurrence { unit: Unit::AuthFailures, count, scope });
+        }
+        // What goes out counts in the shares of what failed.
+        if let Some(&sent) = occurrences.iter().find(|one| one.unit == Unit::Recipients) {
+            let shares = occurrences.iter_mut().filter(|one| one.unit.is_share());
+            shares.for_each(|one| *one = Occurrence { unit: one.unit, ..sent });
         }
         self.pass(stage, facts);
     }

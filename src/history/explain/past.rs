@@ -44,6 +44,9 @@ impl PastWindow {
         if count <= 0.0 || !count.is_finite() || !logged.after.is_finite() {
             return unknown;
         }
+        if logged.algorithm == AlgorithmKind::Share {
+            return Self { count: Some(count), before: Some(logged.before), ..unknown };
+        }
         let known = |before: f64, wait| Self {
             count: Some(count),
             before: Some(before.max(0.0)),

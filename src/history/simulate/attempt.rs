@@ -55,6 +55,8 @@ pub enum AttemptPart {
         recipient: Text,
         /// Why.
         failure: Failure,
+        /// How long after the message was received, in seconds.
+        age: u64,
     },
     /// The message ends without DATA: RSET, QUIT or the end of the connection.
     Incomplete,

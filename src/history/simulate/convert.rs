@@ -105,10 +105,11 @@ impl Converter {
 
     /// Adds an item; `visit` gets the attempts that are complete.
     pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
-        if let ItemKind::Failed(Undelivered { failure, .. }) = item.what {
+        if let ItemKind::Failed(Undelivered { failure, received, .. }) = item.what {
             let (at, event) = (item.at, Rc::new(item.submitter()));
             let recipient = event.recipient.clone().unwrap_or_default();
-            let part = AttemptPart::Failed { recipient, failure };
+            let age = u64::try_from(at.seconds.saturating_sub(received.seconds)).unwrap_or(0);
+            let part = AttemptPart::Failed { recipient, failure, age };
             self.numbers += 1;
             let session = self.numbers;
             return visit(&Attempt { at, session, event, part, in_log: InLog::Accepted });

@@ -423,9 +423,9 @@ impl<'i> Simulation<'i> {
             }
             _ => None,
         };
-        let is_one_of = match &attempt.part {
-            AttemptPart::Failed { failure, .. } => Some(failure.unit()),
-            _ => None,
+        let (is_one_of, message_age) = match &attempt.part {
+            AttemptPart::Failed { failure, age, .. } => (Some(failure.unit()), *age),
+            _ => (None, 0),
         };
         let step = Step {
             facts: SessionFacts {
@@ -434,7 +434,7 @@ impl<'i> Simulation<'i> {
                 rejected_recipients: message.rejected,
                 auth_failed: session.auth_failed,
                 has_message: false,
-                message_age: 0,
+                message_age,
             },
             recipients: &accepted,
             is_one_of,

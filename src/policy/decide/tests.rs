@@ -82,8 +82,13 @@ impl<'p> Session<'p> {
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
         let counts = if self.looks { CountedChecks::Nothing } else { CountedChecks::All };
-        let to_count =
-            ToCount { occurrences: &occurrences, all_exempt: false, counts, bypassed: false };
+        let to_count = ToCount {
+            occurrences: &occurrences,
+            all_exempt: false,
+            counts,
+            delivered_after: None,
+            bypassed: false,
+        };
         decide(&rules, event, to_count, cache, store, || now, |_| {}).unwrap()
     }
 }
@@ -709,8 +714,13 @@ fn what_an_override_denies_uses_up_no_total() {
                 session.cache.new_command();
                 let (event, cache) = (to(alice(), "b@x.test"), &mut session.cache);
                 let counts = CountedChecks::All;
-                let to_count =
-                    ToCount { occurrences: &once, all_exempt: false, counts, bypassed: false };
+                let to_count = ToCount {
+                    occurrences: &once,
+                    all_exempt: false,
+                    counts,
+                    delivered_after: None,
+                    bypassed: false,
+                };
                 let outcome = decide(&rules, &event, to_count, cache, &mut store, || START, |_| {});
                 assert_eq!(outcome.unwrap().verdict, verdict, "{more}");
             }

@@ -136,6 +136,56 @@ fn what_waits_blocks_nobody() {
     assert!(route(86_400).contains(&true), "it is blocked");
 }
 
+/// Whose failures become known hours later is refused by the share of what he sent.
+#[test]
+fn a_share_is_of_what_went_out() {
+    let policies = "[policy.p]\nwhen = \"authenticated\"\nkey = \"auth\"\n\
+         default.failed_share = [{ limit = \"30%\", period = \"1d\" }, \
+         { limit = \"50%\", of = \"unknown\", period = \"1d\", least = 10 }]\n\
+         user.carol.failed_share = \"unlimited\"\n";
+    let image = Image::from_bytes(bytes(policies)).unwrap();
+    for lists in [false, true] {
+        let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+        let mut step = |stage, (login, sender): (&str, &str), is_one_of, now: i64| {
+            let event = Event { auth: Some(login), sender: Some(sender), ..Event::default() };
+            let facts =
+                SessionFacts { recipients: 5, message_age: 7200, ..SessionFacts::default() };
+            let step = Step { is_one_of, facts, ..Step::new(stage, event) };
+            let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+            let at = Timestamp { seconds: 1_800_000_000 + now, micros: 0 };
+            let evaluated =
+                evaluator.evaluate(session, "*", &step, Ok(&mut store), || at, &mut seen);
+            (evaluated.outcome.verdict, evaluated.outcome.why())
+        };
+        // Fifty recipients, one by one or five at a time.
+        let (stage, count) = if lists { (AclStage::NotSmtp, 10) } else { (AclStage::Rcpt, 50) };
+        for login in ["alice", "bob", "carol"] {
+            for _ in 0..count {
+                assert_eq!(step(stage, (login, "a@x.test"), None, 0).0, Verdict::Accept);
+            }
+            // Replies of a program go out for nobody.
+            step(stage, (login, ""), None, 0);
+        }
+        let other = Some(Unit::FailedRecipients);
+        for n in 1..=15 {
+            step(AclStage::Delivery, ("carol", "a@x.test"), other, 7200);
+            step(AclStage::Delivery, ("alice", ""), other, 7200);
+            let known = step(AclStage::Delivery, ("alice", "a@x.test"), other, 7200);
+            let text = format!("{n} of 50 recipients failed ({}%), limit 30% in 1d", n * 2);
+            assert_eq!(known.1, text);
+        }
+        let refused = step(AclStage::Mail, ("alice", "a@x.test"), None, 7201);
+        let text = "15 of 50 recipients failed (30%), limit 30% in 1d";
+        assert_eq!(refused, (Verdict::Defer, text.to_owned()));
+        assert_eq!(step(stage, ("alice", ""), None, 7202).0, Verdict::Defer);
+        for login in ["bob", "carol"] {
+            assert_eq!(step(stage, (login, "a@x.test"), None, 7202).0, Verdict::Accept, "{login}");
+        }
+        // What left the period takes its failures along.
+        assert_eq!(step(stage, ("alice", "a@x.test"), None, 90_000).0, Verdict::Accept);
+    }
+}
+
 /// Whoever has a whole network tries a password from each part of it.
 #[test]
 fn what_is_shipped_counts_the_failures_of_a_network_and_refuses_none_of_it() {
@@ -320,7 +370,7 @@ const PLANS: [(&[AclStage], bool); 10] = {
 
 /// Calls `test` with each unit, plan of stages, way to write a limit and mode of update.
 fn each(exempt: &str, test: impl Fn(&mut Server<'_>, Unit, &str)) {
-    for &unit in Unit::ALL.iter().filter(|unit| !unit.is_cap()) {
+    for &unit in Unit::ALL.iter().filter(|unit| !unit.is_cap() && !unit.is_share()) {
         let (most, word) = (if unit == Unit::Bytes { 2500.5 } else { 2.5 }, unit.word());
         let window = format!("default.{word} = \"{most}/1w\"");
         let bucket = format!("bucket = {{ burst = {most}, rate = 0.0000001, unit = \"{word}\" }}");

@@ -5,6 +5,7 @@ use super::super::model::Window;
 use super::super::network::{Cidr, NoCidr};
 use super::super::value::{DomainPattern, Piece, Template};
 use super::super::word::{Every, Placeholder, Unit, Word as _};
+use crate::rate::Share;
 use crate::spec;
 use crate::toml_file::diagnostic::allowed_instead;
 
@@ -107,6 +108,26 @@ pub(super) fn several(text: &str) -> Vec<String> {
     all
 }
 
+/// How many must have gone out before a share counts, where that is not written.
+pub(super) const LEAST: u32 = 50;
+
+/// A share: so large a part of what went out in a period, if at least so many did.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn share(limit: &str, time: &str, least: u32) -> Result<Window, String> {
+    let (limit, time) = (limit.trim(), time.trim());
+    let percent = limit.strip_suffix('%').and_then(|text| number(text.trim()));
+    let percent = percent.filter(|part| *part > 0.0 && *part <= 100.0);
+    let percent = percent.ok_or_else(|| {
+        format!("{limit:?} is not a share; expected a percentage up to 100%, such as \"30%\"")
+    })?;
+    let period = period(time)?;
+    let limit = Share { limit: percent, least, period }.packed();
+    let text = format!("{percent}%/{time}").into();
+    Ok(Window { text, limit, period, every: None })
+}
+
 /// A limit of `unit`: a window, as in `100/1h` or `500 daily`, or a cap, as in `100`.
 ///
 /// # Errors
@@ -119,6 +140,12 @@ pub(super) fn limit(unit: Unit, text: &str) -> Result<Window, String> {
         })?;
         let text = text.trim().into();
         return Ok(Window { text, limit, period: Window::NO_PERIOD, every: None });
+    }
+    if unit.is_share() {
+        let Some((limit, time)) = text.split_once('/') else {
+            return Err(format!("{text:?} is not a share and a period, such as \"30%/1d\""));
+        };
+        return share(limit, time, LEAST);
     }
     if let Some((number, every)) = by_calendar(text) {
         let text = format!("{number} {}", every.word()).into();

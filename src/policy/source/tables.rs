@@ -8,13 +8,14 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::super::fold::LONGEST;
 use super::super::model::{
-    Amount, Bucket, Buckets, ByUnit, HabitsSettings, Limits, Member, MemberKind, Members,
+    Amount, Bucket, Buckets, ByUnit, HabitsSettings, Limits, Member, MemberKind, Members, Window,
 };
 use super::super::settings::{Group as _, Setting};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
 use super::kind::{Context, number_text};
 use super::listed::{Listed, Names, Naming};
+use crate::toml_file::diagnostic::allowed_instead;
 use crate::toml_file::reader::{Reader, Value};
 
 type Key<'a> = Spanned<DeString<'a>>;
@@ -39,9 +40,7 @@ fn limit(
     limits: &mut Limits,
 ) -> bool {
     if let Some(unit) = Unit::of(key) {
-        if let Some(amount) = amount(reader, unit, value) {
-            limits.each.insert(unit, amount);
-        }
+        amounts(reader, unit, value, &mut limits.each);
     } else if key == "bucket" {
         limits.buckets = buckets(reader, value).map(Box::new);
     } else if key == "total" {
@@ -69,6 +68,106 @@ pub(super) fn limits(
         }
     }
     limits
+}
+
+/// Reads the limits of a unit.
+fn amounts(reader: &mut Reader<'_>, unit: Unit, value: Value<'_>, all: &mut ByUnit) {
+    if unit.is_share() {
+        return shares(reader, unit, value, all);
+    }
+    if let Some(amount) = amount(reader, unit, value) {
+        all.insert(unit, amount);
+    }
+}
+
+/// A share, an array of them, or "unlimited", which lifts those of all recipients and of some.
+fn shares(reader: &mut Reader<'_>, unit: Unit, value: Value<'_>, all: &mut ByUnit) {
+    let at = reader.at(value);
+    let units = || {
+        let of_some = Unit::ALL.iter().filter(|one| one.is_share() && unit == Unit::FailedShare);
+        std::iter::once(unit).chain(of_some.copied())
+    };
+    if value.get_ref().as_str().is_some_and(|text| text.trim() == UNLIMITED) {
+        units().for_each(|unit| all.insert(unit, Amount { at, windows: Box::default() }));
+        return;
+    }
+    let entries: Vec<Value<'_>> = match value.get_ref() {
+        DeValue::Array(array) => array.iter().collect(),
+        _ => vec![value],
+    };
+    if entries.is_empty() {
+        reader.error(value, format!("the array is empty; expected such as [{SHARE}]"));
+    }
+    let mut found: Vec<(Unit, Window)> = Vec::new();
+    for entry in entries {
+        let Some((of, window)) = share(reader, unit, entry) else { continue };
+        if found.iter().any(|(unit, one)| *unit == of && one.period == window.period) {
+            reader.error(entry, "there is another share of the same recipients and period");
+        }
+        found.push((of, window));
+    }
+    for unit in units() {
+        let windows = found.iter().filter(|(of, _)| *of == unit).map(|(_, one)| one.clone());
+        let windows: Box<[Window]> = windows.collect();
+        if !windows.is_empty() {
+            all.insert(unit, Amount { at, windows });
+        }
+    }
+}
+
+const SHARE: &str = "{ limit = \"30%\", of = \"recipients\", period = \"1d\", least = 50 }";
+
+fn share(reader: &mut Reader<'_>, unit: Unit, value: Value<'_>) -> Option<(Unit, Window)> {
+    let (mut limit, mut period, mut least, mut of) = (None, None, amount::LEAST, unit);
+    let mut is_sound = true;
+    if value.get_ref().as_str().is_some() {
+        let text = reader.string(value, SHARE)?;
+        return match amount::limit(unit, text) {
+            Ok(window) => Some((unit, window)),
+            Err(message) => {
+                reader.error(value, message);
+                None
+            }
+        };
+    }
+    let table = reader.table(value, SHARE)?;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "limit" => limit = reader.string(value, "\"30%\""),
+            "period" => period = reader.string(value, "\"1d\""),
+            "least" => match reader.integer(value, 1..=1_000_000) {
+                Some(number) => least = number,
+                None => is_sound = false,
+            },
+            "of" if unit == Unit::FailedShare => match reader.string(value, "\"recipients\"") {
+                Some("recipients") => {}
+                Some("unknown") => of = Unit::UnknownShare,
+                Some("deferred") => {
+                    let text = "deferred recipients are not counted: receivers defer new mail by \
+                                greylisting, whoever sends it; write \"recipients\" or \"unknown\"";
+                    reader.error(value, text);
+                    is_sound = false;
+                }
+                Some(text) => {
+                    let instead = allowed_instead(text, &["recipients", "unknown"]);
+                    reader.error(value, format!("unknown share {text:?}; {instead}"));
+                    is_sound = false;
+                }
+                None => is_sound = false,
+            },
+            _ => reader.unknown_key(key, "in a share", &["limit", "of", "period", "least"]),
+        }
+    }
+    for name in ["limit", "period"].into_iter().filter(|name| !table.contains_key(*name)) {
+        reader.error(value, format!("the share has no {name}; expected such as {SHARE}"));
+    }
+    match amount::share(limit?, period?, least) {
+        Ok(window) => is_sound.then_some((of, window)),
+        Err(message) => {
+            reader.error(value, message);
+            None
+        }
+    }
 }
 
 /// The limits of a unit.
@@ -99,11 +198,7 @@ fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> ByUnit {
                 let text = format!("{} is a number of one message: no total counts it", cap.word());
                 reader.error(value, text);
             }
-            Some(unit) => {
-                if let Some(amount) = amount(reader, unit, value) {
-                    total.insert(unit, amount);
-                }
-            }
+            Some(unit) => amounts(reader, unit, value, &mut total),
             None => reader.unknown_key(key, &format!("in total {place}"), &Unit::words()),
         }
     }
@@ -147,6 +242,9 @@ fn bucket(reader: &mut Reader<'_>, value: Value<'_>, table: &DeTable<'_>) -> Opt
                     let text =
                         format!("{} is a number of one message: no bucket counts it", cap.word());
                     reader.error(value, text);
+                }
+                if let Some(share) = unit.filter(|unit| unit.is_share()) {
+                    reader.error(value, format!("{} fills no bucket", share.word()));
                 }
                 None
             }

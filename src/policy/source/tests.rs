@@ -240,7 +240,7 @@ const WRONG: &[(&str, &str)] = &[
         "version = 1\n[policy.out.default]\nrecipients = [\"100/1h\", \"x/1d\", \"5\"]\nrecipient = \"1/1h\"\n",
         "dir/p.toml:3:25: \"x\" is not a limit; expected a number such as 100, 1.5k or 500M\n\
          dir/p.toml:3:33: \"5\" has no period; expected such as \"100/1h\" or \"500 daily\"\n\
-         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, habits, sensitivity, bucket, total\n",
+         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, failed_share, unknown_share, habits, sensitivity, bucket, total\n",
     ),
     (
         "version = 1\n[policy.out.package.gold]\nmessages = \"1/1h\"\n[policy.out.user.\"é@x.org\"]\npackage = \"glod\"\n[policy.out.user.\"É@X.org\"]\n",
@@ -278,8 +278,23 @@ const WRONG: &[(&str, &str)] = &[
         "dir/p.toml:3:17: \"301s\" is too long: the longest is \"5m\"\n",
     ),
     (
+        "version = 1\n[policy.out.default]\nfailed_share = { limit = \"30\", period = \"1d\", of = \"all\", last = 5 }\nunknown_share = \"130%/1d\"\nmessages = \"5%/1h\"\n",
+        "dir/p.toml:3:16: \"30\" is not a share; expected a percentage up to 100%, such as \"30%\"\n\
+         dir/p.toml:3:52: unknown share \"all\"; allowed: recipients, unknown\n\
+         dir/p.toml:3:59: unknown key \"last\" in a share; did you mean \"least\"? Allowed: limit, of, period, least\n\
+         dir/p.toml:4:17: \"130%\" is not a share; expected a percentage up to 100%, such as \"30%\"\n\
+         dir/p.toml:5:12: \"5%\" is not a limit; expected a number such as 100, 1.5k or 500M\n",
+    ),
+    (
+        "version = 1\n[policy.out.default]\nfailed_share = [{ limit = \"30%\", of = \"deferred\" }, { limit = \"9%\", period = \"1h\", least = 0 }]\nbucket = { burst = 5, rate = 1, unit = \"failed_share\" }\n",
+        "dir/p.toml:3:17: the share has no period; expected such as { limit = \"30%\", of = \"recipients\", period = \"1d\", least = 50 }\n\
+         dir/p.toml:3:39: deferred recipients are not counted: receivers defer new mail by greylisting, whoever sends it; write \"recipients\" or \"unknown\"\n\
+         dir/p.toml:3:92: 0 is not a number from 1 to 1000000\n\
+         dir/p.toml:4:40: failed_share fills no bucket\n",
+    ),
+    (
         "version = 1\n[policy.out]\nusers = \"users.csv\"\n",
-        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, habits, sensitivity, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size\n",
+        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, habits, sensitivity, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, failed_share, unknown_share\n",
     ),
     (
         "version = 1\n[policy.out]\nusers = \"other.csv\"\n",

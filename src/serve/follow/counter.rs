@@ -46,7 +46,7 @@ impl Counter {
         Self { spool: spool.to_owned(), store: None, evaluator: None, bypass }
     }
 
-    /// Counts a recipient of `unit` at that time. Why a policy could not count it, if another one
+    /// Counts a recipient of `unit` at that time, of a message that was then so many seconds old. Why a policy could not count it, if another one
     /// did.
     ///
     /// # Errors
@@ -56,8 +56,9 @@ impl Counter {
         event: &Event<&str>,
         unit: Unit,
         at: Timestamp,
+        age: u64,
     ) -> Result<Option<String>, String> {
-        self.evaluate(event, unit, at, false).map(|seen| seen.failure)
+        self.evaluate(event, unit, at, Some(age)).map(|seen| seen.failure)
     }
 
     /// Whether a recipient that was to be counted at that time, before this process began, was.
@@ -70,7 +71,7 @@ impl Counter {
         unit: Unit,
         at: Timestamp,
     ) -> Result<bool, String> {
-        let seen = self.evaluate(event, unit, at, true)?;
+        let seen = self.evaluate(event, unit, at, None)?;
         Ok(seen.latest.is_some_and(|latest| latest >= at))
     }
 
@@ -79,7 +80,7 @@ impl Counter {
         event: &Event<&str>,
         unit: Unit,
         at: Timestamp,
-        only_looks: bool,
+        counted_after: Option<u64>,
     ) -> Result<SeenEvaluation, String> {
         let Self { spool, store, evaluator, bypass } = self;
         if store.is_none() {
@@ -90,11 +91,14 @@ impl Counter {
         let step = Step {
             stage: AclStage::Delivery,
             event: *event,
-            facts: SessionFacts::default(),
+            facts: SessionFacts {
+                message_age: counted_after.unwrap_or(0),
+                ..SessionFacts::default()
+            },
             recipients: &Vec::new,
             is_one_of: Some(unit),
             marked: &|| false,
-            only_looks,
+            only_looks: counted_after.is_none(),
             bypassed,
             on_error: OnErrors::default(),
         };

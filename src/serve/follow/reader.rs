@@ -212,13 +212,16 @@ impl Reader {
             self.log.write_seldom("failed recipients without a login", Level::Warning, text);
         }
         let (view, unit) = (event.view(), failed.failure.unit());
+        // Both are times of the log, whatever its zone.
+        let age = item.at.seconds.saturating_sub(failed.received.seconds);
+        let age = u64::try_from(age).unwrap_or(0);
         // What is not counted now would be missing: nothing goes on before it is, unless the
         // configuration changes, with which the log is read again.
         while !self.shared.is_over() {
             let has = in_doubt.map_or(Ok(false), |_| self.counter.has(&view, unit, at));
             let done = has.and_then(|has| match has {
                 true => Ok(None),
-                false => self.enter_and_count(hash, &view, unit, at),
+                false => self.enter_and_count(hash, &view, unit, at, age),
             });
             let (is_done, why) = match done {
                 Ok(None) => break,
@@ -246,13 +249,14 @@ impl Reader {
         event: &Event<&str>,
         unit: Unit,
         at: Timestamp,
+        age: u64,
     ) -> Result<Option<String>, String> {
         if !self.ledger.has(hash) {
             let entered = self.ledger.enter(hash, at);
             let directory = self.config.state.display();
             entered.map_err(|error| format!("cannot write in {directory}: {error}"))?;
         }
-        self.counter.count(event, unit, at)
+        self.counter.count(event, unit, at, age)
     }
 
     /// When a line was written: the time that it has, in the zone of this machine if it has none.

@@ -92,12 +92,12 @@ pub struct EventWindow {
     /// The period in seconds.
     pub period: f64,
     /// The rate or level that was remembered before the event, not decayed since; the count of
-    /// the calendar window.
+    /// the calendar window; of a share, what went out.
     pub before: f64,
     /// The rate, level or count with the event.
     pub after: f64,
     /// What the event counts; 0 if it counts nothing, or was logged by an exirate that did
-    /// not log this.
+    /// not log this. Of a share, what has failed.
     pub count: f32,
     /// How it is counted.
     pub algorithm: AlgorithmKind,
@@ -174,6 +174,7 @@ impl Entry {
                 AlgorithmKind::MovingAverage => (0, window.before),
                 AlgorithmKind::Bucket => (1, window.before),
                 AlgorithmKind::Calendar => (2, window.restarts as f64),
+                AlgorithmKind::Share => (3, window.before),
             };
             for number in [window.limit, window.period, third, window.after] {
                 bytes.extend(number.to_le_bytes());
@@ -257,6 +258,7 @@ impl Entry {
             let (algorithm, before, restarts) = match algorithm {
                 0 => (AlgorithmKind::MovingAverage, third, 0),
                 2 => (AlgorithmKind::Calendar, (after - f64::from(count)).max(0.0), third as i64),
+                3 => (AlgorithmKind::Share, third, 0),
                 _ => (AlgorithmKind::Bucket, third, 0),
             };
             let over = over != 0;

@@ -18,7 +18,7 @@ mod retain_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::{Check, Kind, Pending, RecordKey, Update};
+use crate::engine::{AlgorithmKind, Check, Kind, Pending, RecordKey, Update};
 use crate::rate::Timestamp;
 use crate::rate::habits::{Alarm, SUSPECTED_FOR};
 
@@ -73,9 +73,10 @@ impl DecidedCheck<'_> {
         EventWindow {
             limit: decision.limit,
             period: decision.period,
-            before: match decision.window() {
-                Some(_) => decision.rate - decision.count,
-                None => self.pending.before().map_or(0.0, crate::engine::State::rate),
+            before: match decision.algorithm {
+                AlgorithmKind::Calendar => decision.rate - decision.count,
+                AlgorithmKind::Share => decision.share.sent as f64,
+                _ => self.pending.before().map_or(0.0, crate::engine::State::rate),
             },
             after: decision.rate,
             count: decision.count as f32,

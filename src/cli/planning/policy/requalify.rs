@@ -169,8 +169,12 @@ fn sum(one: Entry, other: Entry, now: Timestamp) -> Entry {
     let at = match newer.algorithm {
         // Its time may be that of a window that has ended.
         AlgorithmKind::Calendar => newer.average.at,
-        AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => now,
+        _ => now,
     };
+    if newer.algorithm == AlgorithmKind::Share {
+        // Of two buckets of one time, one is kept.
+        return newer;
+    }
     let mut sum = Entry { average: Average { at, rate }, ..newer };
     let filters = (sum.filter.as_mut(), older.filter);
     if let (Some(filter), Some(before)) = filters

@@ -149,10 +149,8 @@ fn line(decided: &Decided<'_>) -> String {
     let mut text = parts.join(" ");
     if let (Some(policy), Some(reason)) = (&decided.decisions.policy, &outcome.reason) {
         let more = format!(
-            ": policy {policy}: {:.1} {}, limit {}, key {} ({})",
-            reason.decision.rate,
-            reason.unit.word(),
-            reason.window(),
+            ": policy {policy}: {}, key {} ({})",
+            reason.measured(),
             reason.key(),
             reason.rule,
         );

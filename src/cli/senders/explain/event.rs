@@ -37,7 +37,7 @@ pub(super) struct EventExplanation {
 #[derive(Serialize, JsonSchema)]
 struct WindowJson {
     window: String,
-    /// average, bucket or calendar.
+    /// average, bucket, calendar or share.
     algorithm: &'static str,
     limit: f64,
     /// What the event counted.

@@ -12,6 +12,7 @@ use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::engine::AlgorithmKind;
 use crate::policy::explain::Measured;
+use crate::rate::share::Counted;
 use crate::standing::in_force::{By, InForce};
 use crate::standing::key_state::{KeyState, KeyStateJson, passes};
 use crate::standing::key_text;
@@ -83,13 +84,20 @@ impl NowExplanation {
         let as_written = record.period_text().filter(|_| algorithm != AlgorithmKind::Bucket);
         let period = as_written.or_else(|| record.period().map(text::period));
         let window = window_text(record.limit, period.as_deref().unwrap_or("?"), algorithm);
+        let (before, count) = match algorithm {
+            AlgorithmKind::Share => {
+                let Counted { sent, failed } = record.shared(now);
+                (sent as f64, failed as f64)
+            }
+            _ => (record.rate(now), 1.0),
+        };
         let measured = Measured {
             window: &window,
             algorithm,
-            before: Some(record.rate(now)),
+            before: Some(before),
             after: record.rate_after(now, 1.0),
             limit: record.limit,
-            count: Some(1.0),
+            count: Some(count),
             over: next.over,
         };
         let rule = in_force.rule(record);

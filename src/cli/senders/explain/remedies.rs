@@ -19,6 +19,8 @@ pub(super) fn then(limits: &[Measured<'_>], kind: Kind, passes: Option<&str>) ->
         let (least, window) = (limit.least_limit(), limit.window);
         lines.push(match limit.algorithm {
             AlgorithmKind::Bucket => format!("a burst of {least} or more, at the rate {window}"),
+            // A larger one would help, and who sends so should not have it.
+            AlgorithmKind::Share => "a share that fails less: see what was sent".to_owned(),
             AlgorithmKind::MovingAverage | AlgorithmKind::Calendar => {
                 let period = window.find(['/', ' ']).and_then(|at| window.get(at..));
                 let period = period.unwrap_or_default();

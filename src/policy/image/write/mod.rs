@@ -10,7 +10,7 @@ use super::layout::{BUCKETS, EACH, HABITS, NO_USAGE, TOTAL, VERSIONS, unit_code,
 use crate::policy::destination::Destinations;
 use crate::policy::model::{DeliverySettings, Limits, Members, Policies, Policy};
 use crate::policy::settings::Group;
-use crate::policy::word::Field;
+use crate::policy::word::{Field, Unit};
 use out::Writer;
 
 /// The compiled form of `policies`. Its tables have a random key: whoever chooses the
@@ -61,7 +61,9 @@ fn is_of_version_4(policies: &Policies) -> bool {
         && identity.destinations == Destinations::default()
         && !identity.chain.contains(&Field::Destination)
         && all.all(|policy| {
-            policy.delivery == DeliverySettings::default() && !policy.settings.counts_attempts()
+            policy.delivery == DeliverySettings::default()
+                && !policy.settings.counts_attempts()
+                && !Unit::ALL.iter().any(|unit| unit.is_share() && policy.limits(*unit))
         })
 }
 

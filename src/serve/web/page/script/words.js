@@ -21,6 +21,8 @@ const UNITS = {
   auth_failures: ["failed to log in", "time", "times"],
   failed_recipients: ["failed to reach", "recipient", "recipients"],
   unknown_recipients: ["wrote to", "recipient that does not exist", "recipients that do not exist"],
+  failed_share: ["failed to reach", "percent of its recipients", "percent of its recipients"],
+  unknown_share: ["wrote in vain to", "percent of its recipients", "percent of its recipients"],
   per_mail: ["sent", "message", "messages"],
   per_rcpt: ["wrote to", "recipient", "recipients"],
   per_addr: ["wrote to", "different recipient", "different recipients"],
