@@ -188,6 +188,10 @@ mod tests {
             ["bob", "false", "deny", "a b", "until=forever key=a b reason=key=c key=d"]
         );
         assert_eq!(
+            line(&format!("{at} uid=0 deny until=forever key=a\\x20reason=b reason=c")),
+            ["root", "false", "deny", "a reason=b", "until=forever key=a\\x20reason=b reason=c"]
+        );
+        assert_eq!(
             line(&format!("{at} uid=0 habits accept alarm=2026 key=auth:alice")),
             ["root", "false", "accept", "auth:alice", "alarm=2026 key=auth:alice"]
         );

@@ -161,7 +161,9 @@ fn identities(target: &Target) -> Vec<Vec<u8>> {
 
 /// What the audit log says of an override that was set.
 fn line_of_set(set: &Override) -> String {
-    let (key, until) = (override_state::key(set), override_state::until(set));
+    // A login may be written so: the reason is what follows the key.
+    let key = override_state::key(set).replace(" reason=", "\\x20reason=");
+    let until = override_state::until(set);
     let why = match &*set.reason {
         "" => String::new(),
         reason => format!(" reason={}", text::printable(reason.as_bytes())),

@@ -109,6 +109,9 @@ fn overrides_fold_and_say_if_nobody_was_seen() {
     );
     let json = json(&run(spool, &["allow", "alice", "--json"]));
     assert_eq!((&json["seen"], &json["exact"]), (&true.into(), &false.into()));
+    // A login that looks like what follows it in the log.
+    unseen(&run(spool, &["deny", "a reason=b", "--reason", "c"]));
+    assert!(log(spool).ends_with(" key=a\\x20reason=b reason=c\n"), "{}", log(spool));
     // Byte for byte.
     unseen(&run(spool, &["deny", "Dora", "--exact"]));
     assert_eq!(["Dora", "dora"].map(|key| check(spool, key)), [Some(1), Some(0)]);
