@@ -45,7 +45,7 @@ fn has((first, count): (u32, u32), address: u32) -> bool {
 #[test]
 fn compose_files_give_exirate_a_network_of_its_own_and_no_rights() {
     let files = compose_files();
-    let servers = ["mail", "mailserver", "postfix-mailcow", "smtp"];
+    let servers = ["mail", "mailserver", "postfix-mailcow", "smtp", "mail"];
     assert_eq!(files.len(), servers.len());
     for (file, server) in files.iter().zip(servers) {
         let services = file["services"].as_object().unwrap();

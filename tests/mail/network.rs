@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use rustix::process::Signal;
 
-use kit::front_ends::{Client, Machine, Message, exirate};
+use kit::front_ends::{Client, Machine, Message, Mta, exirate};
 use kit::network::Network;
 use kit::{Process, until};
 
@@ -103,6 +103,34 @@ fn one_address_takes_no_more_than_half_of_the_connections() {
     assert_eq!(other.rcpt(&message, "a@example.net"), "DUNNO");
     assert_eq!(many[1].rcpt(&message, "a@example.net"), "DUNNO");
     assert_eq!(many[2].rcpt(&message, "a@example.net"), "DUNNO");
+}
+
+#[test]
+fn a_milter_session_of_an_allowed_address_is_limited_and_its_connections_are_bounded() {
+    let network = Network::make(&INSIDE, "");
+    let machine = Machine::new(TWO, "");
+    listen(&machine, "192.0.2.0/24", "max_connections = 4");
+    let _daemon = start(&network, &machine);
+    let open = |address: &str| Mta::over(connect(&network, address, MILTER));
+    let mut other = open(INSIDE[1]);
+    assert_eq!(other.recipient("alice", "a@example.net").0, 'c');
+    // Each has a reply before the next connects.
+    let mut many: Vec<_> = (0..3)
+        .map(|number| {
+            let mut mta = open(INSIDE[0]);
+            assert_eq!(mta.recipient(&format!("login{number}"), "a@example.net").0, 'c');
+            mta
+        })
+        .collect();
+    machine.until_logged("2 connections of 192.0.2.1 are open, and no more may: the one that has");
+    assert_eq!(many[0].code(), None, "it was silent for longest of these");
+    // One login from both addresses.
+    assert_eq!(many[1].recipient("alice", "b@example.net").0, 'c');
+    let (code, text) = other.recipient("alice", "c@example.net");
+    assert_eq!((code, text.as_str()), ('y', "451 4.7.1 Over the limit\0"));
+    let (code, _) = many[2].recipient("alice", "d@example.net");
+    assert_eq!(code, 'y');
+    assert!((machine.rate("auth:alice", "recipients") - 2.0).abs() < 0.1);
 }
 
 #[test]

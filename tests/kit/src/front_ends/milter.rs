@@ -1,6 +1,7 @@
 //! A mail server that asks the milter.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use super::Machine;
@@ -10,8 +11,8 @@ use crate::TIMEOUT;
 pub const OFFER: [u8; 12] = [0, 0, 0, 6, 0, 0, 1, 255, 0, 31, 255, 255];
 
 /// A mail server.
-pub struct Mta {
-    pub stream: UnixStream,
+pub struct Mta<S = UnixStream> {
+    pub stream: S,
 }
 
 impl Mta {
@@ -30,13 +31,26 @@ impl Mta {
 
     /// As above, for a client at this IPv4 address.
     pub fn begun_for(machine: &Machine, client: &str) -> Self {
-        let mut mta = Self::connect(machine);
-        mta.say(b'O', &OFFER);
-        assert_eq!(mta.code(), Some('O'));
+        Self::connect(machine).begin(client)
+    }
+}
+
+impl Mta<TcpStream> {
+    /// As [`Mta::begun`], over this connection.
+    pub fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        Self { stream }.begin("192.0.2.7")
+    }
+}
+
+impl<S: Read + Write> Mta<S> {
+    fn begin(mut self, client: &str) -> Self {
+        self.say(b'O', &OFFER);
+        assert_eq!(self.code(), Some('O'));
         let connect = [&b"client.example\x004\x9c\x40"[..], client.as_bytes(), b"\0"].concat();
-        mta.say(b'C', &connect);
-        mta.say(b'H', b"client.example\0");
-        mta
+        self.say(b'C', &connect);
+        self.say(b'H', b"client.example\0");
+        self
     }
 
     /// Sends a packet.
