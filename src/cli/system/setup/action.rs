@@ -31,6 +31,13 @@ const SECONDS: i64 = 7 * 24 * 60 * 60;
 const SHOWN: usize = 20;
 
 impl SetupCommand {
+    /// Whether the policy file has a policy that refuses.
+    pub(super) fn is_enforced() -> bool {
+        let path = Path::new(FILE);
+        let policies = load(path).ok().and_then(|text| compile(path, &text, &load).policies);
+        policies.is_some_and(|policies| !enforcing(&policies).is_empty())
+    }
+
     /// Has the policies refuse, or only observe.
     pub(super) fn set_action(
         &self,
@@ -106,13 +113,6 @@ impl SetupCommand {
 fn is_in_use(spool: &Path, policies: &Policies) -> bool {
     let file = PolicyFile::open(spool);
     file.image().is_ok_and(|image| are_applied(image, policies))
-}
-
-/// Whether the policy file has a policy that refuses.
-pub(super) fn is_enforced() -> bool {
-    let path = Path::new(FILE);
-    let policies = load(path).ok().and_then(|text| compile(path, &text, &load).policies);
-    policies.is_some_and(|policies| !enforcing(&policies).is_empty())
 }
 
 /// The policies that refuse.

@@ -183,7 +183,7 @@ impl SetupCommand {
         }
         let outcome = by_hand(screen, &plan)?;
         if outcome == Outcome::Fine {
-            let until = match action::is_enforced() {
+            let until = match Self::is_enforced() {
                 true => "what is over a limit is refused: see `exirate status`",
                 false => "nothing is refused until `exirate setup --enforce`",
             };
