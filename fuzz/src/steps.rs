@@ -193,7 +193,8 @@ fn write(spool: &mut Spool, key: RecordKey<'_>, rate: f64, filter: Filter) {
             (FilterChange::Insert(event), Some(filter)) => {
                 assert!(filter.bits.is_empty() || bloom::contains(filter.bits, event));
             }
-            (FilterChange::Insert(_), None) | (FilterChange::Keep, _) => {}
+            // No share is made here.
+            (FilterChange::Insert(_), None) | (FilterChange::Keep | FilterChange::Book(_), _) => {}
         }
     };
     let read = spool.update(key, None, |found, _| {
