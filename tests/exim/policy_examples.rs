@@ -81,12 +81,13 @@ type Example = fn(&PrivateExim, &str);
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, Example); 16] = [
+    let sessions: [(&str, Example); 17] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
         ("[policy.ipv6_networks]", networks),
         ("texts.recipients_per_message", caps),
+        ("failed_share = {", shares),
         ("total = { recipients", precedence),
         ("[policy.to]", buckets),
         ("[policy.bounce_to]", as_rspamd),
@@ -225,6 +226,13 @@ fn caps(exim: &PrivateExim, example: &str) {
         let text = "defer default At most 2 recipients a message: use a mailing list";
         assert_eq!((count, reply.ends_with(text)), (2, true), "{reply}");
     }
+}
+
+/// What goes out has not failed yet: tests/cli/share.rs has what the follower counts later.
+fn shares(exim: &PrivateExim, example: &str) {
+    apply(exim, example, &[("least = 50", "least = 2")]);
+    let mut client = session(exim, "192.0.2.7", Some("alice@x.test"), "alice@x.test");
+    assert_eq!(accepted(&mut client, 9, |n| format!("r{n}@x.test")).0, 9);
 }
 
 fn buckets(exim: &PrivateExim, example: &str) {
