@@ -123,7 +123,8 @@ impl Model {
         assert_eq!(known.expect("it can be written"), before.is_some());
         let mut bits = before.and_then(|entry| entry.filter);
         match filter {
-            FilterChange::Keep => {}
+            // No share is made here.
+            FilterChange::Keep | FilterChange::Book(_) => {}
             FilterChange::Insert(event) => {
                 if let Some(filter) = &mut bits {
                     bloom::insert(&mut filter.bits, event);
