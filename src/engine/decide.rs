@@ -2,12 +2,12 @@
 
 use crate::rate::bloom::Event;
 use crate::rate::share::{Booked, Buckets, Counted};
-use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, Share, Timestamp};
+use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, CalendarWindow, Share, Timestamp};
 
 use super::block::{BLOCKED, Block, BlockTime};
 use super::check::{Check, Overridden, Update};
 use super::decision::{Decision, Details, decide_over};
-use super::state::{Change, FilterChange, Remembered, State};
+use super::state::{Change, Filter, FilterChange, Remembered, State};
 use super::unique::UniqueEvent;
 
 /// One check of a call: its decision, and the change to its record.
@@ -160,17 +160,26 @@ fn compute_all<'r>(
     }
 }
 
-/// The average with the event, and what is stored where it is not counted.
+/// The record with the event.
+struct Next {
+    average: Average,
+    /// What is stored where it is not counted.
+    kept: Option<Average>,
+    /// Of a share, what it becomes.
+    share: Option<NextShare>,
+}
+
 #[inline(always)]
 fn next(
     check: &Check<'_>,
+    filter: Option<Filter<'_>>,
     average: Option<Average>,
     period: f64,
     count: f64,
     now: Timestamp,
-) -> (Average, Option<Average>) {
-    let mut kept = average;
-    let next = match (check.algorithm, average) {
+) -> Next {
+    let (mut kept, mut with_share) = (average, None);
+    let average = match (check.algorithm, average) {
         (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
         (Algorithm::MovingAverage { .. }, None) => Average::first(now, count),
         (Algorithm::Bucket { burst, rate }, _) => {
@@ -181,11 +190,18 @@ fn next(
             }
             Average { at: now, rate: level + count }
         }
-        (Algorithm::Calendar { .. } | Algorithm::Share { .. }, average) => {
+        (Algorithm::Calendar { .. }, average) => {
             Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
         }
+        (Algorithm::Share { share, accepted }, average) => {
+            let bits = filter.map_or(&[][..], |filter| filter.bits);
+            let next = next_share(share, accepted, bits, average, count, now);
+            let rate = share.rate(next.counted);
+            with_share = Some(next);
+            Average { at: now, rate }
+        }
     };
-    (next, kept)
+    Next { average, kept, share: with_share }
 }
 
 /// A share with an event.
@@ -220,6 +236,25 @@ fn next_share(
     NextShare { booked, counted, under_from }
 }
 
+/// When what is counted began, the period, and when it starts again; of a share, how many must have
+/// gone out stands for the first.
+#[inline(always)]
+fn times(
+    algorithm: Algorithm,
+    window: Option<CalendarWindow>,
+    before: Option<State>,
+) -> (i64, f64, i64) {
+    match (window, algorithm) {
+        // The window in which the record counts.
+        (Some(window), _) => {
+            let kept = before.map_or(window, |state| state.window());
+            (kept.start, kept.seconds(), window.restarts(kept))
+        }
+        (None, Algorithm::Share { share, .. }) => (share.least.into(), share.period, 0),
+        (None, _) => (0, algorithm.period(), 0),
+    }
+}
+
 /// Computes a check from the remembered state.
 #[inline(always)] // the result is large
 fn compute(
@@ -228,48 +263,33 @@ fn compute(
     event: Option<Event>,
     now: Timestamp,
 ) -> Pending {
-    let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
+    let limit = check.algorithm.limit();
     let window = check.algorithm.window_at(now, remembered.as_ref().map(|r| &r.state));
     let before = remembered.map(|r| check.algorithm.current(r.state, now));
-    // Of the calendar, the window in which the record counts.
-    let (start, period, mut restarts) = match window {
-        None => (check.algorithm.share().map_or(0, |share| share.least.into()), period, 0),
-        Some(window) => {
-            let kept = before.map_or(window, |state| state.window());
-            (kept.start, kept.seconds(), window.restarts(kept))
-        }
-    };
+    let (start, period, mut restarts) = times(check.algorithm, window, before);
+    let filter = remembered.and_then(|r| r.filter);
     let average = before.and_then(|state| state.average);
     let mut details = Details { found: average.is_some(), ..Details::default() };
     let mut filter_change = FilterChange::Keep;
     let mut count = check.count;
     // What has buckets has no filter.
     if let Some(event) = event.filter(|_| check.algorithm.share().is_none()) {
-        let filter = remembered.and_then(|r| r.filter);
         let unique = UniqueEvent::find(filter, event, limit, period, window.map(|_| start), now);
         details.filter_expired = unique.expired;
         details.seen = Some(unique.seen);
         filter_change = unique.change;
-        if unique.seen {
-            count = 0.0;
-        }
+        count = if unique.seen { 0.0 } else { count };
     }
     let mut update = check.effective_update();
-    let mut shared = Counted::default();
-    let (next, kept) = match check.algorithm {
-        Algorithm::Share { share, accepted } => {
-            let bits = remembered.and_then(|r| r.filter).map_or(&[][..], |filter| filter.bits);
-            let next = next_share(share, accepted, bits, average, count, now);
-            (shared, restarts, count) = (next.counted, next.under_from, next.counted.failed as f64);
-            match next.booked {
-                Some(booked) => filter_change = FilterChange::Book(booked),
-                // It only looks, or nothing is known of the message.
-                None => update = Update::ReadOnly,
-            }
-            (Average { at: now, rate: share.rate(shared) }, average)
+    let Next { average: next, kept, share } = next(check, filter, average, period, count, now);
+    if let Some(share) = &share {
+        (restarts, count) = (share.under_from, share.counted.failed as f64);
+        match share.booked {
+            Some(booked) => filter_change = FilterChange::Book(booked),
+            // It only looks, or nothing is known of the message.
+            None => update = Update::ReadOnly,
         }
-        _ => next(check, average, period, count, now),
-    };
+    }
     let algorithm = check.algorithm.kind();
     let measured = algorithm.over(next.rate, limit, count);
     let over_since = over_since(measured, before, now);
@@ -286,7 +306,7 @@ fn compute(
             period,
             start,
             restarts,
-            share: shared,
+            share: share.map_or_else(Counted::default, |share| share.counted),
             leak: check.algorithm.leak(),
             count,
             next_count: next_count(check),
@@ -428,7 +448,9 @@ impl Pending {
             let crossed = match algorithm {
                 // The first of the window has none before.
                 AlgorithmKind::Calendar => false,
-                _ => since > period,
+                AlgorithmKind::MovingAverage | AlgorithmKind::Bucket | AlgorithmKind::Share => {
+                    since > period
+                }
             };
             self.first_over = last != second;
             self.changed |= self.first_over;

@@ -118,16 +118,7 @@ pub fn decide<S: Store>(
     let spares_failures = event.sender == Some("") && !settings.requires(State::NullSender);
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
-        let mut one = *one;
-        let goes_out = one.unit.is_share() && delivered_after.is_none();
-        // A router is asked again with each attempt; and what fails of mail that counts for nobody
-        // is no part of what goes out.
-        if goes_out && (spares_failures || event.once_a_message) {
-            one.count = 0.0;
-        }
-        if spares_failures && one.count > 0.0 && one.unit.is_from_log() {
-            continue;
-        }
+        let Some(one) = spared(*one, event, delivered_after, spares_failures) else { continue };
         let recipient = || recipient.as_deref();
         planned.extend(plan(rules, event, &key, recipient, limit, &one, &mut texts, cache));
     }
@@ -153,18 +144,7 @@ pub fn decide<S: Store>(
         false => blocks,
     };
     let mode = Mode { counts, ..Mode::of(settings, lifted, blocks) };
-    if planned.iter().any(|one| one.limit.every.is_some()) {
-        let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
-        planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
-    }
-    if let Some(age) = delivered_after {
-        let received = clock().seconds.saturating_sub_unsigned(age);
-        for one in &mut planned {
-            if let Algorithm::Share { accepted, .. } = &mut one.limit.algorithm {
-                *accepted = Some(received);
-            }
-        }
-    }
+    set_times(&mut planned, &policy, delivered_after, &clock).map_err(DecideError::Policy)?;
     let foreseen = foreseen(&planned, mode);
     if counts == CountedChecks::OnlyTotals {
         planned.retain(|one| is_total(&one.limit));
@@ -189,6 +169,49 @@ pub fn decide<S: Store>(
         Some(decided)
     });
     Ok(Outcome::of(settings, decided, exempt, event))
+}
+
+/// What counts of an occurrence: nothing of a share where a router is asked again with each attempt,
+/// or where failures are spared, as these are no part of what goes out; none, if a failure is spared.
+#[inline]
+fn spared(
+    mut one: Occurrence,
+    event: &Event<&str>,
+    delivered_after: Option<u64>,
+    spares_failures: bool,
+) -> Option<Occurrence> {
+    let goes_out = one.unit.is_share() && delivered_after.is_none();
+    if goes_out && (spares_failures || event.once_a_message) {
+        one.count = 0.0;
+    }
+    (!(spares_failures && one.count > 0.0 && one.unit.is_from_log())).then_some(one)
+}
+
+/// Sets the window of each limit of the calendar, and when the message was accepted of whose
+/// recipients a share counts one.
+#[inline]
+fn set_times(
+    planned: &mut [Planned<'_>],
+    policy: &PolicyImage<'_>,
+    delivered_after: Option<u64>,
+    clock: impl Fn() -> Timestamp,
+) -> Result<(), ImageError> {
+    let is_calendar = planned.iter().any(|one| one.limit.every.is_some());
+    if !is_calendar && delivered_after.is_none() {
+        return Ok(());
+    }
+    let now = clock().seconds;
+    if is_calendar {
+        let zone = policy.zone()?;
+        planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
+    }
+    let received = delivered_after.map(|age| now.saturating_sub_unsigned(age));
+    for one in planned {
+        if let Algorithm::Share { accepted, .. } = &mut one.limit.algorithm {
+            *accepted = received;
+        }
+    }
+    Ok(())
 }
 
 /// Of which limits it is only to be known what they would decide; none, where they count. A cap is

@@ -729,6 +729,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             && leave_out_exempt(&rules, step, recipients, known.all_exempt, occurrences, clock)
                 .map_err(damaged)?;
         let counts = *counts;
+        let delivered_after = (step.stage == AclStage::Delivery).then_some(step.facts.message_age);
         // Of the message, then of each recipient.
         let mut weigh = |event: &Event<&str>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| {
@@ -740,22 +741,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 observer.decided(decided);
             };
             let all_exempt = all_exempt && event.recipient.is_none();
-            let decided = decide(
-                &rules,
-                event,
-                ToCount {
-                    occurrences,
-                    all_exempt,
-                    counts,
-                    delivered_after: (step.stage == AclStage::Delivery)
-                        .then_some(step.facts.message_age),
-                    bypassed: step.bypassed,
-                },
-                cache,
-                *store,
-                clock,
-                visit,
-            );
+            let bypassed = step.bypassed;
+            let counted = ToCount { occurrences, all_exempt, counts, delivered_after, bypassed };
+            let decided = decide(&rules, event, counted, cache, *store, clock, visit);
             decided.map_err(|error| fault(error.to_string(), true))
         };
         let outcome = weigh(&step.event, occurrences)?;

@@ -169,13 +169,7 @@ impl AlreadyCounted {
             occurrences.push(Occurrence { unit: Unit::Bytes, count, scope: message });
         }
         if is_smtp {
-            let scope = Scope::Evaluation;
-            let rejected = facts.rejected_recipients.saturating_sub(self.rejected_recipients);
-            let count = f64::from(rejected);
-            occurrences.push(Occurrence { unit: Unit::RejectedRecipients, count, scope });
-            let failed = facts.auth_failed && self.auth_pending;
-            let count = if failed { 1.0 } else { 0.0 };
-            occurrences.push(Occurrence { unit: Unit::AuthFailures, count, scope });
+            self.add_refused(facts, occurrences);
         }
         // What goes out counts in the shares of what failed.
         if let Some(&sent) = occurrences.iter().find(|one| one.unit == Unit::Recipients) {
@@ -183,6 +177,17 @@ impl AlreadyCounted {
             shares.for_each(|one| *one = Occurrence { unit: one.unit, ..sent });
         }
         self.pass(stage, facts);
+    }
+
+    /// What the mail server refused since the last evaluation.
+    fn add_refused(&self, facts: &SessionFacts, occurrences: &mut Vec<Occurrence>) {
+        let scope = Scope::Evaluation;
+        let rejected = facts.rejected_recipients.saturating_sub(self.rejected_recipients);
+        let count = f64::from(rejected);
+        occurrences.push(Occurrence { unit: Unit::RejectedRecipients, count, scope });
+        let failed = facts.auth_failed && self.auth_pending;
+        let count = if failed { 1.0 } else { 0.0 };
+        occurrences.push(Occurrence { unit: Unit::AuthFailures, count, scope });
     }
 
     /// What an evaluation at `stage` counts is not to be counted later: by a policy that does

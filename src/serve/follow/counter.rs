@@ -46,8 +46,8 @@ impl Counter {
         Self { spool: spool.to_owned(), store: None, evaluator: None, bypass }
     }
 
-    /// Counts a recipient of `unit` at that time, of a message that was then so many seconds old. Why a policy could not count it, if another one
-    /// did.
+    /// Counts a recipient of `unit` at that time, of a message that was then so many seconds old. Why
+    /// a policy could not count it, if another one did.
     ///
     /// # Errors
     /// No policy has counted it, in words.

@@ -169,12 +169,10 @@ fn sum(one: Entry, other: Entry, now: Timestamp) -> Entry {
     let at = match newer.algorithm {
         // Its time may be that of a window that has ended.
         AlgorithmKind::Calendar => newer.average.at,
-        _ => now,
-    };
-    if newer.algorithm == AlgorithmKind::Share {
+        AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => now,
         // Of two buckets of one time, one is kept.
-        return newer;
-    }
+        AlgorithmKind::Share => return newer,
+    };
     let mut sum = Entry { average: Average { at, rate }, ..newer };
     let filters = (sum.filter.as_mut(), older.filter);
     if let (Some(filter), Some(before)) = filters

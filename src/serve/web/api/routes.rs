@@ -100,7 +100,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/api/v1/usage",
         role: Some(Role::View),
-        about: "Show what a key has sent by day and by hour; of a domain or a customer, by whom today",
+        about: "Show what a key has sent by day and by hour; of a domain or a customer, its accounts today",
         query: &[KEY],
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<SentOfKey>),
