@@ -16,10 +16,13 @@ use kit::{PrivateExim, counts};
 /// How long a check waits for the agent: longer than a process of a busy machine waits for
 /// the scheduler, so that no check fails without a fault.
 const DEADLINE: Duration = Duration::from_millis(500);
+/// What a command may take beyond that: the machine may be busy, and in a cluster the second check
+/// may be the one that tries whether a node replies.
+const MARGIN: Duration = Duration::from_secs(2);
 /// How long a fault lasts: until the pauses between attempts are at their longest.
 const FAULT: Duration = Duration::from_millis(4400);
 /// After the end of a fault, so soon all checks are decided by the shared store again.
-const BACK: Duration = Duration::from_secs(2);
+const BACK: Duration = Duration::from_secs(10);
 /// For so long no check may fail before a fault is taken to be over, where it may be too
 /// small to be logged.
 const CALM: Duration = Duration::from_secs(3);
@@ -174,8 +177,8 @@ impl Bench {
             counts::record(&format!("{what}: ms, {text}"), time.as_millis() as u64);
         }
         // A command waits for more processes than one of the control process.
-        assert!(command <= DEADLINE + 3 * control, "{what}: {command:?}, control {control:?}");
-        assert!(last <= BACK + 3 * control, "{what}: {last:?}, control {control:?}");
+        assert!(command <= DEADLINE + MARGIN + 3 * control, "{what}: {command:?}, {control:?}");
+        assert!(last <= BACK + 3 * control, "{what}: {last:?}, {control:?}");
         assert_eq!(self.server.exim.log("panic"), "");
         let lines = self.lines();
         ([lines[0] - away, lines[1] - back], control > DEADLINE / 4)
