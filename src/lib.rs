@@ -3,6 +3,7 @@
 //! The map of the source; `docs/architecture.md` shows it as a drawing. A module uses only modules below it in this list:
 //!
 //! - `cli`: the program: commands in folders by what people want, and what they share
+//! - `overview`: what all of this server comes to: status, counts and metrics
 //! - `doctor`: whether the mail server, exirate and the database work together: checks → findings
 //! - `setup`: configures the mail server of this machine to ask exirate, and undoes it
 //! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
@@ -69,6 +70,8 @@ mod json_schema;
 pub mod logs;
 #[cfg(feature = "cli")]
 mod mta;
+#[cfg(feature = "cli")]
+mod overview;
 #[cfg(feature = "cli")]
 mod page_parts;
 #[cfg(feature = "cli")]

@@ -138,6 +138,13 @@ fn parse(line: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(value)))
 }
 
+/// Another directory than `spool` with a database: what counted there was undone.
+pub fn elsewhere(spool: &Path) -> Option<PathBuf> {
+    let usual = EXIM.into_iter().chain([OWN]).map(Path::new);
+    let mut others = usual.filter(|dir| *dir != spool);
+    others.find(|dir| dir.join("exirate").is_dir()).map(Path::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

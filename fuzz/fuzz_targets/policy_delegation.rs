@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use arbitrary::Arbitrary;
+use exirate::identity::written;
 use exirate::policy::outcome::Outcome;
 use exirate::policy::word::Verdict;
 use exirate::serve::mail::event::MailVerdict;
@@ -124,11 +125,11 @@ fn plain(bytes: &[u8]) -> Read {
         }
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         if !text.is_empty() {
-            let text = String::from_utf8_lossy(text);
-            let Some((name, value)) = text.split_once('=') else {
+            let Some(sign) = text.iter().position(|&byte| byte == b'=') else {
                 return (requests, Some(RequestFault::NoAttribute));
             };
-            known.insert(name.to_owned(), value.to_owned());
+            let name = String::from_utf8_lossy(&text[..sign]);
+            known.insert(name.into_owned(), written(text[sign + 1..].into()).into_owned());
             lines += 1;
             if lines > LINES_MAX {
                 return (requests, Some(RequestFault::ManyLines));

@@ -7,6 +7,7 @@ use super::known::AlertContext;
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::standing::in_force::until;
 use crate::standing::logged::{decisive, in_period, key, period};
 use crate::text;
 
@@ -78,6 +79,9 @@ impl<'a> Alert<'a> {
         if self.event.is_alarm() {
             return "may be stolen";
         }
+        if self.event.is_overdue() {
+            return "has mail that has waited too long";
+        }
         match self.event.enforcement {
             Enforcement::Enforced if self.event.blocked().is_some() => {
                 "is over the limit and blocked"
@@ -102,7 +106,7 @@ impl<'a> Alert<'a> {
     pub(super) fn line(&self) -> String {
         let (event, window) = (self.event, decisive(self.event));
         let mut line = format!("{} {} {}", text::local(event.at), self.known.who, self.state());
-        if !event.is_alarm() {
+        if !event.is_alarm() && !event.is_overdue() {
             let limit = text::number(window.limit);
             line += &format!(": {:.1}/{limit} {}", window.after, in_period(event, &window));
         }
@@ -119,7 +123,7 @@ impl<'a> Alert<'a> {
 
     /// One object of JSON.
     pub(super) fn json(&self) -> Result<String, String> {
-        serde_json::to_string(self).map_err(|error| error.to_string())
+        text::json(self).map_err(|error| error.to_string())
     }
 
     /// A word of a program's arguments.
@@ -154,6 +158,27 @@ impl<'a> Alert<'a> {
             Placeholder::MessageId => texts.message_id,
             Placeholder::Time => event.at.seconds.to_string(),
         }
+    }
+
+    /// A mail message to whoever has the account, without what a stranger may know.
+    pub(super) fn mail_to_owner(&self, to: &str) -> String {
+        let (host, who) = (self.host, &self.known.who);
+        let what = match self.event.is_alarm() {
+            true => "is unlike what it usually sends",
+            false if self.event.is_overdue() => "has waited for longer than it may",
+            false => "was more than is allowed in a while",
+        };
+        let then = match self.event.blocked() {
+            Some(block) => format!("All of it is refused {}", until(block)),
+            None => "Some of it may not have been sent".to_owned(),
+        };
+        let at = text::local(self.event.at);
+        let body = format!(
+            "The mail of the account {who} on {host} {what} ({at}). {then}.\n\nIf that was not you, \
+             somebody else may know its password: change it, on a computer that you trust, and tell \
+             your administrator.\n"
+        );
+        self.head.mail(to, &format!("your account {who} on {host}"), &body)
     }
 
     /// A mail message.

@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::error::AlertError;
 use crate::rate::Timestamp;
 use crate::spool;
+use crate::standing::databases::StandingError;
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::SecureDir;
 use crate::versions::{OtherVersion, USE_THE_LATER, Versions};
@@ -222,17 +222,17 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    pub(super) fn open(spool: &Path, receiver: &str) -> Result<Self, AlertError> {
+    pub(super) fn open(spool: &Path, receiver: &str) -> Result<Self, StandingError> {
         let name = |ending: &str| {
             CString::new(format!("delivery.{receiver}{ending}"))
-                .map_err(|error| AlertError::Unfit(error.to_string()))
+                .map_err(|error| StandingError::Unfit(error.to_string()))
         };
         let dir = spool::open_directory(spool, false)?;
         Ok(Self { dir, name: name("")?, new: name(".new")? })
     }
 
     /// The cursor.
-    pub(super) fn read(&self) -> Result<SavedCursor, AlertError> {
+    pub(super) fn read(&self) -> Result<SavedCursor, StandingError> {
         let opened = self.dir.open_file(Access::Read, &self.name)?;
         let Some((file, info)) = opened else { return Ok(SavedCursor::Nothing) };
         let mut bytes = vec![0; BYTES_MAX];
@@ -247,7 +247,7 @@ impl CursorFile {
     }
 
     /// Removes it, if there is one: the receiver is not in use.
-    pub(super) fn remove(&self) -> Result<(), AlertError> {
+    pub(super) fn remove(&self) -> Result<(), StandingError> {
         match files::remove_at(self.dir.directory(), &self.name) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(self.dir.failed("remove", &self.name)(error).into())
@@ -262,7 +262,7 @@ impl CursorFile {
     }
 
     /// Replaces the cursor; it is on the disk afterwards.
-    pub(super) fn write(&self, cursor: &Cursor) -> Result<(), AlertError> {
+    pub(super) fn write(&self, cursor: &Cursor) -> Result<(), StandingError> {
         let file = self.dir.create_file(&self.new, spool::FILE_MODE)?;
         files::write_start(&file, cursor.to_text().as_bytes())
             .and_then(|()| files::sync(&file))

@@ -1,6 +1,6 @@
 //! What is sent to one receiver, and how far it has got.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use serde::Serialize;
 use super::alert::{Alert, Head};
 use super::cursor::{Cursor, CursorFile, SavedCursor, micros};
 use super::digest::Digest;
-use super::error::AlertError;
 use super::known::{AlertContext, Sources};
 use super::program::Account;
-use super::receiver::Receiver;
-use super::voice::Voice;
+use super::receiver::{Receiver, account_of};
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::standing::databases::StandingError;
 use crate::sys::files;
 use crate::text;
+use crate::text::Voice;
 use crate::text::time::now;
 
 /// How long a run goes on with one receiver. The others get what is new in the next run.
@@ -34,6 +34,8 @@ const BURST: i64 = 60;
 /// An alert of something so many seconds ago is late. More than [`SINGLE_MAX`] late ones are sent
 /// together, or not at all: whoever begins to send, or could not for a while, floods nobody.
 const LATE: i64 = 300;
+/// A contact gets at most one alert in so many seconds.
+const DAY: i64 = 86_400;
 /// The most alerts that are sent together.
 const TOGETHER_MAX: usize = 1000;
 
@@ -72,6 +74,8 @@ pub(super) struct AlertEvent<'a> {
     pub(super) id: String,
     /// There is an alert of it.
     is_due: bool,
+    /// There was no other alert of its account in the day before.
+    is_first_of_day: bool,
     /// It is one of more alerts within a minute than are sent one by one.
     in_burst: bool,
 }
@@ -92,21 +96,29 @@ impl<'a> Events<'a> {
         on: &OnCrossing,
     ) -> Self {
         let all = crossings.iter().map(|event| (event, has_alert(event, on.observed)));
+        let firsts = if on.contact { firsts_of_day(crossings) } else { HashSet::new() };
         let again = |repeat| repeats(crossings, refusals, repeat, on.observed);
         Self {
-            crossings: with_bursts(all),
-            repeats: on
-                .repeat
-                .map(|repeat| with_bursts(again(repeat).into_iter().map(|e| (e, true)))),
+            crossings: with_bursts(all, &firsts),
+            repeats: on.repeat.map(|repeat| {
+                with_bursts(again(repeat).into_iter().map(|e| (e, true)), &HashSet::new())
+            }),
         }
     }
 }
 
 /// Marks the alerts of which there are too many within a minute to be sent one by one. This
 /// depends on the logs alone, as what is repeated does.
-fn with_bursts<'a>(events: impl Iterator<Item = (&'a LoggedEvent, bool)>) -> Vec<AlertEvent<'a>> {
+fn with_bursts<'a>(
+    events: impl Iterator<Item = (&'a LoggedEvent, bool)>,
+    firsts: &HashSet<String>,
+) -> Vec<AlertEvent<'a>> {
     let mut all: Vec<AlertEvent<'a>> = events
-        .map(|(event, is_due)| AlertEvent { event, id: event.id(), is_due, in_burst: false })
+        .map(|(event, is_due)| {
+            let id = event.id();
+            let is_first_of_day = firsts.contains(&id);
+            AlertEvent { event, id, is_due, is_first_of_day, in_burst: false }
+        })
         .collect();
     let mut due: Vec<usize> =
         (0..).zip(&all).filter(|(_, one)| one.is_due).map(|(n, _)| n).collect();
@@ -128,6 +140,23 @@ fn with_bursts<'a>(events: impl Iterator<Item = (&'a LoggedEvent, bool)>) -> Vec
         }
     }
     all
+}
+
+/// The ids of the crossings of accounts that are the first ones in a day, each of its account. This
+/// depends on the journal alone, too.
+fn firsts_of_day(crossings: &[LoggedEvent]) -> HashSet<String> {
+    let mut last: HashMap<String, i64> = HashMap::new();
+    let alerts = crossings.iter().filter(|event| has_alert(event, false));
+    let firsts = alerts.filter(|event| {
+        let Some(account) = account_of(event) else { return false };
+        let at = event.at.seconds;
+        let is_first = last.get(&account).is_none_or(|last| at.saturating_sub(*last) >= DAY);
+        if is_first {
+            last.insert(account, at);
+        }
+        is_first
+    });
+    firsts.map(LoggedEvent::id).collect()
 }
 
 /// Whether there is an alert of a crossing; `observed`: also of what is only observed.
@@ -188,8 +217,8 @@ pub(crate) fn delivered(
     spool: &Path,
     on: &OnCrossing,
     crossings: &[LoggedEvent],
-) -> Result<Vec<Delivered>, AlertError> {
-    let each = Receiver::all(on, "");
+) -> Result<Vec<Delivered>, StandingError> {
+    let each = Receiver::all(spool, on, "");
     let states = each.iter().map(|receiver| {
         let file = CursorFile::open(spool, receiver.name())?;
         let ran = files::info_of(&file.path()).ok().map(|info| info.modified);
@@ -200,7 +229,8 @@ pub(crate) fn delivered(
         let done = crossings.iter().rposition(|event| cursor.is_done(&event.id()));
         let done = done.map_or(0, |at| at + 1);
         let new = crossings.iter().skip(done);
-        let waiting = new.filter(|event| has_alert(event, on.observed)).count();
+        let waiting = new.filter(|event| has_alert(event, on.observed));
+        let waiting = waiting.filter(|event| receiver.wants(account_of(event).is_some())).count();
         Ok(Delivered { name: receiver.name(), done, waiting, failing: cursor.is_failing(), ran })
     });
     states.collect()
@@ -238,7 +268,7 @@ impl<'a> Delivery<'a> {
         events: &'a Events<'a>,
         account: Account,
         voice: &'a dyn Voice,
-    ) -> Result<Self, AlertError> {
+    ) -> Result<Self, StandingError> {
         let file = CursorFile::open(spool, receiver.name())?;
         let mut cursor = match file.read()? {
             SavedCursor::Cursor(cursor) => cursor,
@@ -311,11 +341,11 @@ impl<'a> Delivery<'a> {
 
     fn is_due(&self, one: &AlertEvent<'_>) -> bool {
         // Others get to see all: what they have is their own list.
-        one.is_due || !self.receiver.is_alerted()
+        one.is_due && self.receiver.wants(one.is_first_of_day) || !self.receiver.is_alerted()
     }
 
     /// Sends it what it has not got.
-    pub(super) fn run(mut self, context: &Context<'_>) -> Result<ReceiverReport, AlertError> {
+    pub(super) fn run(mut self, context: &Context<'_>) -> Result<ReceiverReport, StandingError> {
         let crossings = self.new_crossings();
         let complete = self.send_all(&crossings, Cursor::finish, context)?;
         match &self.events.repeats {
@@ -342,7 +372,7 @@ impl<'a> Delivery<'a> {
         new: &[&'a AlertEvent<'a>],
         finish: impl Fn(&mut Cursor, &str, Timestamp),
         context: &Context<'_>,
-    ) -> Result<bool, AlertError> {
+    ) -> Result<bool, StandingError> {
         let mut rest = new;
         while let Some((one, after)) = rest.split_first() {
             if !self.is_due(one) {
@@ -426,7 +456,11 @@ impl<'a> Delivery<'a> {
     }
 
     /// Sends alerts, several of them together; true if they were sent or are given up.
-    fn send(&mut self, due: &[&AlertEvent<'_>], context: &Context<'_>) -> Result<bool, AlertError> {
+    fn send(
+        &mut self,
+        due: &[&AlertEvent<'_>],
+        context: &Context<'_>,
+    ) -> Result<bool, StandingError> {
         let (Some(first), Some(last)) = (due.first(), due.last()) else { return Ok(true) };
         let (id, name) = (&*first.id, self.receiver.name());
         if self.cursor.must_wait(id, now()) {
@@ -497,4 +531,33 @@ fn first(events: &Events<'_>, from: i64, marked: i64) -> Cursor {
         cursor.finish(&one.id, one.event.at);
     }
     cursor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Kind;
+    use crate::spool::EventWindow;
+
+    #[test]
+    fn a_contact_gets_the_first_alert_of_an_account_in_a_day() {
+        let of = |kind, identity: &str, seconds| {
+            let stored = format!("out/messages/1h/{identity}");
+            let at = Timestamp { seconds, micros: 0 };
+            let event = LoggedEvent::invented(stored.as_bytes(), EventWindow::default(), at);
+            event.of_kind(kind, "out/messages/1h/".len())
+        };
+        let all = [
+            of(Kind::Policy, "auth:ann", 0),
+            of(Kind::Habits, "auth:ann", DAY - 1),
+            of(Kind::Policy, "auth:bob", DAY - 2),
+            of(Kind::Policy, "auth:ann,client:192.0.2.7", DAY),
+            of(Kind::Policy, "domain:x.test", DAY + 1),
+            of(Kind::Policy, "client:192.0.2.7", DAY + 2),
+            of(Kind::Spec, "auth:ann", 3 * DAY),
+        ];
+        let firsts = firsts_of_day(&all);
+        let found: Vec<usize> = (0..all.len()).filter(|n| firsts.contains(&all[*n].id())).collect();
+        assert_eq!(found, [0, 2, 3]);
+    }
 }

@@ -45,7 +45,7 @@ impl<'a> Digest<'a> {
 
     /// One object of JSON.
     pub(super) fn json(&self) -> Result<String, String> {
-        serde_json::to_string(self).map_err(|error| error.to_string())
+        text::json(self).map_err(|error| error.to_string())
     }
 
     /// A mail message.

@@ -120,6 +120,16 @@ impl AlertContext {
             "" => String::new(),
             policy => format!(" of the policy {policy}"),
         };
+        if event.is_overdue() {
+            let (who, at) = (&self.who, text::local(event.at));
+            // A kill may have left it out.
+            let done = Some(texts.evidence).filter(|done| !done.is_empty());
+            let done = done.map(|done| format!(", and is {done}")).unwrap_or_default();
+            return format!(
+                "{who}: mail has waited for longer than `longest`{policy} allows{done} ({host}, {at}). \
+                 This is said once a day."
+            );
+        }
         let still = if event.kind == EventKind::Refusals { "still " } else { "" };
         let mut text = format!(
             "{} is {still}over the limit of {} {} {}{policy} on {host}, with {:.1} at {}",
@@ -317,6 +327,24 @@ mod tests {
         // The key of a spec is literal.
         assert_eq!(of(Kind::Spec, "1h/per_rcpt/", "auth:alice"), "auth:alice");
         assert_eq!(of(Kind::Spec, "1h/per_rcpt/", ""), "(the empty key)");
+    }
+
+    #[test]
+    fn mail_that_has_waited_too_long_is_no_limit() {
+        let (prefix, key) = ("pace/overdue_recipients/daily/", "destination:google");
+        let event = |prefix: &str| {
+            let (name, window) = ([prefix, key].concat(), EventWindow::default());
+            let event = LoggedEvent::invented(name.as_bytes(), window, Timestamp::default());
+            let mut event = event.of_kind(Kind::Policy, prefix.len());
+            event.texts.policy = b"pace".to_vec();
+            event.texts.evidence = b"returned to its sender".to_vec();
+            event
+        };
+        let said = AlertContext::of(&event(prefix), &Sources::of("mail1")).text;
+        let expected = "mail to google: mail has waited for longer than `longest` of the policy pace \
+                        allows, and is returned to its sender (mail1, ";
+        assert!(said.starts_with(expected), "{said}");
+        assert!(!event("pace/recipients/1m/").is_overdue());
     }
 
     #[test]

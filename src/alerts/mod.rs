@@ -4,23 +4,21 @@
 //! [`send`] sends what is new, as `exirate serve alerts` and `exirate events deliver` do;
 //! [`delivery`] is what one receiver gets, [`cursor`] how far it has got, [`receiver`] where it
 //! leads, and [`program`] what runs commands for it. [`alert`], [`known`] and [`digest`] are what it
-//! is sent.
+//! is sent. [`published`] is what other servers get beside.
 
 mod alert;
 mod cursor;
 mod delivery;
 mod digest;
-mod error;
 mod event;
 mod known;
 mod program;
+mod published;
 mod receiver;
 mod send;
-mod voice;
 
 pub(crate) use delivery::{Delivered, ReceiverReport, delivered, has_alert};
-pub(crate) use error::AlertError;
 pub(crate) use event::{EventJson, mark};
+pub(crate) use published::Published;
 pub(crate) use receiver::{CURL, Connect, NAMES as RECEIVERS, SENDMAIL};
-pub(crate) use send::{SendOutcome, Sender, Tested, destinations};
-pub(crate) use voice::Voice;
+pub(crate) use send::{SendOutcome, Sender, TEST_KEY, Tested, destinations};

@@ -12,8 +12,13 @@ use super::alert::{Alert, Head};
 use super::cursor::{CursorFile, SavedCursor};
 use super::digest::Digest;
 use super::program::{Account, TIMEOUT, run};
+use crate::engine::Kind;
+use crate::history::explain::rule;
+use crate::identity::Field;
+use crate::policy::image::{ImageError, PolicyFile, PolicyImage};
 use crate::policy::model::{OnCrossing, Piece, Template};
-use crate::redis::SharedEvents;
+use crate::redis::{RedisError, SharedEvents};
+use crate::spool::LoggedEvent;
 
 /// The program that sends mail, unless another is named.
 pub(crate) const SENDMAIL: &str = "/usr/sbin/sendmail";
@@ -31,7 +36,7 @@ const CURL_VARIABLES: [&str; 7] = [
 ];
 
 /// The names of all receivers: those in `[on.crossing]`, and the stream of all servers.
-pub(crate) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
+pub(crate) const NAMES: [&str; 6] = ["log", "run", "post", "mail", "contact", "shared"];
 
 /// Where alerts go. A new one is also a setting of `OnCrossing` (`policy/settings.rs`), its name in
 /// [`NAMES`], a line in [`Receiver::all`], and what it needs to run, in `doctor/alerts.rs`.
@@ -44,6 +49,9 @@ pub(super) enum Receiver<'a> {
     Post(&'a str),
     /// A mail address, and the program that sends mail.
     Mail(&'a str, &'a str),
+    /// Of the account, the contact that the policies in use of this spool directory name, and the
+    /// program that sends mail.
+    Contact(&'a Path, &'a str),
     /// The stream of the crossings of all servers.
     Shared(Stream<'a>),
 }
@@ -68,25 +76,36 @@ impl<'a> Stream<'a> {
     }
 
     fn append(&self, alert: &Alert<'_>) -> Result<(), String> {
+        self.with(|stream, server| stream.append(server, alert.head.id, &alert.event.encode()))
+    }
+
+    /// Publishes a part of what accounts send.
+    pub(super) fn publish_usage(&self, part: usize, bytes: &[u8]) -> Result<(), String> {
+        self.with(|stream, server| stream.publish_usage(server, part, bytes))
+    }
+
+    fn with(
+        &self,
+        work: impl FnOnce(&SharedEvents, &str) -> Result<(), RedisError>,
+    ) -> Result<(), String> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (stream, server) = match &mut *open {
             Some(open) => open,
             closed => closed.insert((self.connect)(&self.config)?),
         };
-        stream
-            .append(server, alert.head.id, &alert.event.encode())
-            .map_err(|error| error.to_string())
+        work(stream, server).map_err(|error| error.to_string())
     }
 }
 
 impl<'a> Receiver<'a> {
     /// The receivers that `[on.crossing]` names; [`Receiver::Shared`] is added by `send.rs`.
-    pub(super) fn all(on: &'a OnCrossing, sendmail: &'a str) -> Vec<Self> {
+    pub(super) fn all(spool: &'a Path, on: &'a OnCrossing, sendmail: &'a str) -> Vec<Self> {
         let log = on.log.then_some(Self::Log);
         let run = (!on.run.is_empty()).then_some(Self::Run(&on.run));
         let post = on.post.as_deref().map(Self::Post);
         let mail = on.mail.as_deref().map(|address| Self::Mail(address, sendmail));
-        [log, run, post, mail].into_iter().flatten().collect()
+        let contact = on.contact.then_some(Self::Contact(spool, sendmail));
+        [log, run, post, mail, contact].into_iter().flatten().collect()
     }
 
     /// Its name in `[on.crossing]`.
@@ -96,6 +115,7 @@ impl<'a> Receiver<'a> {
             Self::Run(_) => "run",
             Self::Post(_) => "post",
             Self::Mail(..) => "mail",
+            Self::Contact(..) => "contact",
             Self::Shared(_) => "shared",
         }
     }
@@ -104,6 +124,11 @@ impl<'a> Receiver<'a> {
     /// no refusal.
     pub(super) fn is_alerted(&self) -> bool {
         !matches!(self, Self::Shared(_))
+    }
+
+    /// Whether it is to get an alert of this event: a contact of the first of a day.
+    pub(super) fn wants(&self, is_first_of_day: bool) -> bool {
+        is_first_of_day || !matches!(self, Self::Contact(..))
     }
 
     /// Whether it can get several alerts in one message.
@@ -128,6 +153,7 @@ impl<'a> Receiver<'a> {
                 format!("{scheme}://{}", place.rsplit('@').next().unwrap_or_default())
             }
             Self::Mail(to, sendmail) => format!("{sendmail}, for {to},"),
+            Self::Contact(..) => "the contact of each account".to_owned(),
             Self::Shared(_) => "the stream of all servers".to_owned(),
         }
     }
@@ -143,7 +169,7 @@ impl<'a> Receiver<'a> {
         match self {
             Self::Post(url) => post(url, &digest.head, &digest.json()?, account),
             Self::Mail(to, sendmail) => mail(to, sendmail, digest.mail(to), account),
-            Self::Log | Self::Run(_) | Self::Shared(_) => {
+            Self::Log | Self::Run(_) | Self::Contact(..) | Self::Shared(_) => {
                 digest.alerts.iter().try_for_each(|alert| self.send(alert, account))
             }
         }
@@ -176,9 +202,34 @@ impl<'a> Receiver<'a> {
             }
             Self::Post(url) => post(url, &alert.head, &alert.json()?, account),
             Self::Mail(to, sendmail) => mail(to, sendmail, alert.mail(to), account),
+            Self::Contact(spool, sendmail) => match contact(spool, alert)? {
+                Some(to) => mail(&to, sendmail, alert.mail_to_owner(&to), account),
+                None => Ok(()),
+            },
             Self::Shared(stream) => stream.append(alert),
         }
     }
+}
+
+/// The contact of the account that an alert is about, if it has one.
+fn contact(spool: &Path, alert: &Alert<'_>) -> Result<Option<String>, String> {
+    let Some(account) = account_of(alert.event) else { return Ok(None) };
+    let file = PolicyFile::open(spool);
+    let image = file.image().map_err(|error| error.to_string())?;
+    let said = |(_, policy): (&str, Result<PolicyImage<'_>, ImageError>)| policy?.contact(&account);
+    let mut each = image.each().map(said).filter_map(Result::transpose);
+    each.next().transpose().map_err(|error| error.to_string())
+}
+
+/// The login or the local account whose crossing it is; `None` if others are counted, or more with it.
+pub(super) fn account_of(event: &LoggedEvent) -> Option<String> {
+    let record = event.record_key();
+    let identity = std::str::from_utf8(record.identity()).ok()?;
+    let fields =
+        matches!(record.kind, Kind::Policy | Kind::Habits).then(|| rule::fields(identity))?;
+    let (field, value) = fields.into_iter().next()?;
+    let is_account = [Field::Auth, Field::LocalAccount].iter().any(|one| one.word() == field);
+    is_account.then_some(value)
 }
 
 /// Posts JSON to a URL.

@@ -12,23 +12,26 @@ use serde::Serialize;
 use super::alert::{Alert, Head};
 use super::cursor::CursorFile;
 use super::delivery::{Context, Delivery, Events, ReceiverReport};
-use super::error::AlertError;
 use super::known::{AlertContext, Sources};
 use super::program::Account;
+use super::published::Published;
 use super::receiver::{Connect, NAMES, Receiver, SENDMAIL, Stream};
-use super::voice::Voice;
 use crate::cluster::ClusterSettings;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::model::OnCrossing;
 use crate::spool::{
     self, EventKind, EventReader, EventWindow, LoggedEvent, Options, Spool, SpoolError,
 };
+use crate::standing::databases::StandingError;
 use crate::sys::lock::{self, LockKind};
 use crate::sys::{files, host_name};
 use crate::text;
+use crate::text::Voice;
 use crate::text::time::now;
 use crate::trace::{Access, TraceStore, trace_directory};
 
+/// The key that a test alert is of, which nobody has.
+pub(crate) const TEST_KEY: &str = "exirate-test";
 /// The file that is locked while events are sent.
 const LOCK: &CStr = c"delivery.lock";
 /// How long to wait for the details of an event, and how often to look for them.
@@ -46,6 +49,8 @@ pub(crate) struct Sender<'a> {
     /// Connects to the stream of all servers.
     pub(crate) connect: &'a Connect<'a>,
     pub(crate) voice: &'a dyn Voice,
+    /// What it has published before.
+    pub(crate) published: Published,
 }
 
 /// What was sent.
@@ -70,7 +75,7 @@ impl Sender<'_> {
     ///
     /// # Errors
     /// Nothing could be sent to anybody.
-    pub(crate) fn send(&self) -> Result<SendOutcome, AlertError> {
+    pub(crate) fn send(&self) -> Result<SendOutcome, StandingError> {
         // A policy may be in use before the first check has created the database.
         let mut spool = match Spool::open_existing(self.directory, Options::default()) {
             Ok(spool) => spool,
@@ -81,7 +86,7 @@ impl Sender<'_> {
         };
         let account = self.account()?;
         let on = receivers(self.directory)?;
-        let mut all = Receiver::all(&on, self.sendmail);
+        let mut all = Receiver::all(self.directory, &on, self.sendmail);
         let directory = spool::open_directory(self.directory, false)?;
         if let Some(settings) = ClusterSettings::read(&directory)? {
             all.push(Receiver::Shared(Stream::new(self.connect, settings.config)));
@@ -92,6 +97,9 @@ impl Sender<'_> {
         let Some(_guard) = guard else {
             return Ok(SendOutcome::Nothing("another process is sending"));
         };
+        if let Some(Receiver::Shared(stream)) = all.last() {
+            self.published.publish(&mut spool, stream, self.voice);
+        }
         // A receiver that is used again later is a new one.
         let is_used = |name: &&str| all.iter().any(|receiver| receiver.name() == *name);
         for name in NAMES.iter().filter(|name| !is_used(name)) {
@@ -109,16 +117,18 @@ impl Sender<'_> {
     ///
     /// # Errors
     /// There is no receiver, or `report` fails.
-    pub(crate) fn test<E: From<AlertError>>(
+    pub(crate) fn test<E: From<StandingError>>(
         &self,
         mut report: impl FnMut(Tested) -> Result<(), E>,
     ) -> Result<(), E> {
         let account = self.account()?;
         let on = receivers(self.directory)?;
-        let all = Receiver::all(&on, self.sendmail);
+        let mut all = Receiver::all(self.directory, &on, self.sendmail);
+        // No account is over a limit.
+        all.retain(|receiver| !matches!(receiver, Receiver::Contact(..)));
         if all.is_empty() {
             let text = "the policies in use have no receiver in [on.crossing]: nobody is alerted";
-            return Err(AlertError::Unfit(text.to_owned()).into());
+            return Err(StandingError::Unfit(text.to_owned()).into());
         }
         let host = host_name();
         let at = now();
@@ -131,10 +141,11 @@ impl Sender<'_> {
             over: true,
             ..EventWindow::default()
         };
-        let event = LoggedEvent::invented(b"1h/per_rcpt/exirate-test", window, at);
+        let event = LoggedEvent::invented(format!("1h/per_rcpt/{TEST_KEY}").as_bytes(), window, at);
         let mut known = AlertContext::of(&event, &Sources::of(host));
         known.text = format!(
-            "This is a test of the alerts of {host}, sent at {}: nobody is over a limit.",
+            "This is a test of the alerts of {host}, sent at {}: nobody is over a limit. The commands \
+             are as in an alert, and nobody has this key.",
             text::local(at)
         );
         let id = event.id();
@@ -149,9 +160,9 @@ impl Sender<'_> {
     }
 
     /// The account that programs run as.
-    fn account(&self) -> Result<Account, AlertError> {
+    fn account(&self) -> Result<Account, StandingError> {
         let owner = files::info_of(self.directory).map_err(|error| {
-            AlertError::Unfit(format!("cannot read {}: {error}", self.directory.display()))
+            StandingError::Unfit(format!("cannot read {}: {error}", self.directory.display()))
         })?;
         Ok(Account::owner(owner.uid, owner.gid))
     }
@@ -163,7 +174,7 @@ impl Sender<'_> {
         receivers: &[Receiver<'_>],
         on: &OnCrossing,
         account: Account,
-    ) -> Result<Vec<ReceiverReport>, AlertError> {
+    ) -> Result<Vec<ReceiverReport>, StandingError> {
         let crossings = read(spool, EventKind::Crossings)?;
         // They say how it went on after a crossing, and repeat alerts.
         let is_new = match crossings.last() {
@@ -176,19 +187,20 @@ impl Sender<'_> {
         };
         let events = Events::of(&crossings, &refusals, on);
         let begin = |one| Delivery::begin(self.directory, one, &events, account, self.voice);
-        let begun: Vec<Result<Delivery<'_>, AlertError>> = receivers.iter().map(begin).collect();
+        let begun: Vec<Result<Delivery<'_>, StandingError>> = receivers.iter().map(begin).collect();
         let host = host_name();
         let due = begun.iter().flatten().flat_map(Delivery::due);
         let due: HashMap<&str, &LoggedEvent> = due.map(|one| (&*one.id, one.event)).collect();
         let known = self.known(&due, &refusals, host);
         let context = Context { host, known: &known };
-        let results: Vec<Result<ReceiverReport, AlertError>> = thread::scope(|scope| {
+        let results: Vec<Result<ReceiverReport, StandingError>> = thread::scope(|scope| {
             let context = &context;
-            let run = |one: Result<Delivery<'_>, AlertError>| one.and_then(|one| one.run(context));
+            let run =
+                |one: Result<Delivery<'_>, StandingError>| one.and_then(|one| one.run(context));
             let threads: Vec<_> =
                 begun.into_iter().map(|one| scope.spawn(move || run(one))).collect();
             let ended = threads.into_iter().map(thread::ScopedJoinHandle::join);
-            let fault = || Err(AlertError::Unfit("an internal error".to_owned()));
+            let fault = || Err(StandingError::Unfit("an internal error".to_owned()));
             ended.map(|one| one.unwrap_or_else(|_| fault())).collect()
         });
         let reports = receivers.iter().zip(results).map(|(receiver, result)| {
@@ -224,24 +236,24 @@ impl Sender<'_> {
 ///
 /// # Errors
 /// The policies cannot be read.
-pub(crate) fn destinations(spool: &Path) -> Result<Vec<(&'static str, String)>, AlertError> {
+pub(crate) fn destinations(spool: &Path) -> Result<Vec<(&'static str, String)>, StandingError> {
     let on = receivers(spool)?;
-    let all = Receiver::all(&on, SENDMAIL);
+    let all = Receiver::all(spool, &on, SENDMAIL);
     Ok(all.iter().map(|one| (one.name(), one.destination())).collect())
 }
 
 /// `[on.crossing]` of the policies in use.
-fn receivers(spool: &Path) -> Result<OnCrossing, AlertError> {
+fn receivers(spool: &Path) -> Result<OnCrossing, StandingError> {
     let file = PolicyFile::open(spool);
     match file.image() {
         Ok(image) => Ok(image.on_crossing()?),
         Err(ImageError::Absent { .. }) => Ok(OnCrossing::default()),
-        Err(error) => Err(AlertError::Unfit(error.to_string())),
+        Err(error) => Err(StandingError::Unfit(error.to_string())),
     }
 }
 
 /// All events in a log; of the latest, the details are waited for.
-fn read(spool: &mut Spool, kind: EventKind) -> Result<Vec<LoggedEvent>, AlertError> {
+fn read(spool: &mut Spool, kind: EventKind) -> Result<Vec<LoggedEvent>, StandingError> {
     let mut reader = EventReader::new(kind);
     let begun = Instant::now();
     let mut events = spool.read_events(&mut reader, now(), false)?;

@@ -2,7 +2,7 @@
 //!
 //! A command is a struct of clap's with a `run` that writes to the [`Screen`]
 //! and says whether it found something. A new one is a file here, a line in
-//! `Command`, one in `Command::run`, and its name in a group of [`help`]; [`other_words`]
+//! `Command`, and its name in a group of [`help`]; [`other_words`]
 //! has what else people may type for it. What commands share: [`database`] opens
 //! and reads, [`keys`] finds the records an argument means, [`screen`],
 //! [`table`] and [`text`] show things to people.
@@ -22,19 +22,19 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser};
 use clap_complete::CompleteEnv;
-
 use planning::{check, measure, policy, report, rules, shadow, simulate};
 use senders::{
     allow, erase, events, explain, habits, held, list, overrides, set, show, top, unblock, usage,
 };
+use shared::commands::commands;
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
 use shell::json::Json;
 use shell::{completions, help, man, other_words};
-use storage::{config, copy, export, import, repair, stats, verify};
+use storage::{config, copy, export, import, repair, stats};
 use system::{bypass, cluster, doctor, serve, setup, status, web, where_is};
 
 /// Limit how much mail is sent, and show who is limited and why.
@@ -59,117 +59,86 @@ struct Program {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    Status(status::StatusCommand),
-    Setup(setup::SetupCommand),
-    Check(check::Check),
-    Rules(rules::Rules),
-    Policy(policy::PolicyCommand),
-    Doctor(doctor::Doctor),
-    Where(where_is::Where),
-    List(list::List),
-    Show(show::Show),
-    Top(top::Top),
-    Usage(usage::UsageCommand),
-    Habits(habits::HabitsCommand),
-    Held(held::HeldCommand),
-    Events(events::Events),
-    Explain(explain::Explain),
-    Allow(allow::Allow),
-    Deny(allow::Deny),
-    Overrides(overrides::Overrides),
-    Unblock(unblock::Unblock),
-    Bypass(bypass::BypassCommand),
-    Set(set::Set),
-    Stats(stats::Stats),
-    Verify(verify::Verify),
-    Repair(repair::Repair),
-    Config(config::Config),
-    Cluster(cluster::ClusterCommand),
-    Export(export::Export),
-    Import(import::Import),
-    Copy(copy::Copy),
-    Erase(erase::Erase),
-    Trace(trace::TraceCommand),
-    Serve(serve::Serve),
-    Web(web::WebCommand),
-    Measure(measure::Measure),
-    Simulate(simulate::Simulate),
-    Report(report::Report),
-    Shadow(shadow::ShadowCommand),
-    Completions(completions::Completions),
-    Man(man::Man),
-    /// An older word for `exirate unblock --keep-denials`
-    #[command(hide = true)]
-    Reset(unblock::Unblock),
-    /// An older word for `exirate repair`
-    #[command(hide = true)]
-    Tidy(repair::Repair),
-    /// There is no such command any more
-    #[command(hide = true)]
-    Compact {
-        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
+commands! {
+    enum Command {
+        Status(status::StatusCommand),
+        Setup(setup::SetupCommand),
+        Check(check::Check),
+        Rules(rules::Rules),
+        Policy(policy::PolicyCommand),
+        Doctor(doctor::Doctor),
+        Where(where_is::Where),
+        List(list::List),
+        Show(show::Show),
+        Top(top::Top),
+        Usage(usage::UsageCommand),
+        Habits(habits::HabitsCommand),
+        Held(held::HeldCommand),
+        Events(events::Events),
+        Explain(explain::Explain),
+        Allow(allow::Allow),
+        Deny(allow::Deny),
+        Overrides(overrides::Overrides),
+        Unblock(unblock::Unblock),
+        Bypass(bypass::BypassCommand),
+        Set(set::Set),
+        Stats(stats::Stats),
+        Verify(repair::Verify),
+        Repair(repair::Repair),
+        Config(config::Config),
+        Cluster(cluster::ClusterCommand),
+        Export(export::Export),
+        Import(import::Import),
+        Copy(copy::Copy),
+        Erase(erase::Erase),
+        Trace(trace::TraceCommand),
+        Serve(serve::Serve),
+        Web(web::WebCommand),
+        Measure(measure::Measure),
+        Simulate(simulate::Simulate),
+        Report(report::Report),
+        Shadow(shadow::ShadowCommand),
+        Completions(completions::Completions),
+        Man(man::Man) = manual,
+        /// An older word for `exirate unblock --keep-denials`
+        #[command(hide = true)]
+        Reset(unblock::Unblock) = reset,
+        /// An older word for `exirate repair`
+        #[command(hide = true)]
+        Tidy(repair::Repair) = tidy,
+        /// There is no such command any more
+        #[command(hide = true)]
+        Compact(Compact),
+    }
 }
 
-impl Command {
-    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        match self {
-            Self::Status(status) => status.run(screen),
-            Self::Setup(setup) => setup.run(screen),
-            Self::Check(check) => check.run(screen),
-            Self::Rules(rules) => rules.run(screen),
-            Self::Policy(policy) => policy.run(screen),
-            Self::Doctor(doctor) => doctor.run(screen),
-            Self::Where(place) => place.run(screen),
-            Self::List(list) => list.run(screen),
-            Self::Show(show) => show.run(screen),
-            Self::Top(top) => top.run(screen),
-            Self::Usage(usage) => usage.run(screen),
-            Self::Habits(habits) => habits.run(screen),
-            Self::Held(held) => held.run(screen),
-            Self::Events(events) => events.run(screen),
-            Self::Explain(explain) => explain.run(screen),
-            Self::Allow(allow) => allow.run(screen),
-            Self::Deny(deny) => deny.run(screen),
-            Self::Overrides(overrides) => overrides.run(screen),
-            Self::Unblock(unblock) => unblock.run(screen),
-            Self::Bypass(bypass) => bypass.run(screen),
-            Self::Set(set) => set.run(screen),
-            Self::Stats(stats) => stats.run(screen),
-            Self::Verify(verify) => verify.run(screen),
-            Self::Repair(repair) => repair.run(screen),
-            Self::Config(config) => config.run(screen),
-            Self::Cluster(cluster) => cluster.run(screen),
-            Self::Export(export) => export.run(screen),
-            Self::Import(import) => import.run(screen),
-            Self::Copy(copy) => copy.run(screen),
-            Self::Erase(erase) => erase.run(screen),
-            Self::Trace(trace) => trace.run(screen),
-            Self::Serve(serve) => serve.run(screen),
-            Self::Web(web) => web.run(screen),
-            Self::Measure(measure) => measure.run(screen),
-            Self::Simulate(simulate) => simulate.run(screen),
-            Self::Report(report) => report.run(screen),
-            Self::Shadow(shadow) => shadow.run(screen),
-            Self::Completions(completions) => completions.run(screen),
-            Self::Man(man) => man.run(screen, program()),
-            Self::Reset(unblock) => {
-                note_older_word("reset", "unblock --keep-denials");
-                unblock.reset(screen)
-            }
-            Self::Tidy(repair) => {
-                note_older_word("tidy", "repair");
-                repair.tidy(screen)
-            }
-            Self::Compact { .. } => Err(Failure::new(
-                "there is no `exirate compact`: checks rebuild the rate database while it is in \
-                 use, and `exirate repair` drops what has expired now",
-            )),
-        }
+#[derive(Debug, Args)]
+struct Compact {
+    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Compact {
+    fn run(&self, _: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        Err(Failure::new(
+            "there is no `exirate compact`: checks rebuild the rate database while it is in use, and \
+             `exirate repair` drops what has expired now",
+        ))
     }
+}
+
+fn reset(unblock: &unblock::Unblock, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+    note_older_word("reset", "unblock --keep-denials");
+    unblock.reset(screen)
+}
+
+fn manual(man: &man::Man, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+    man.run(screen, program())
+}
+
+fn tidy(repair: &repair::Repair, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+    note_older_word("tidy", "repair");
+    repair.tidy(screen)
 }
 
 /// The commands and their options.

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::spool::FILE_MODE;
+#[cfg(feature = "cli")]
+use crate::spool::open_directory;
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::{DirError, SecureDir};
 
@@ -108,6 +110,17 @@ pub enum SettingsError {
 }
 
 impl ClusterSettings {
+    /// Those of the database of the spool directory `spool`, with its directory.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    #[cfg(feature = "cli")]
+    pub fn of(spool: &Path) -> Result<(SecureDir, Option<Self>), SettingsError> {
+        let directory = open_directory(spool, false).map_err(SettingsError::Directory)?;
+        let settings = Self::read(&directory)?;
+        Ok((directory, settings))
+    }
+
     /// Those of the database in `directory`; `None` if its limits are its own.
     ///
     /// # Errors

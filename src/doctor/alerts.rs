@@ -24,7 +24,7 @@ const SOON: i64 = 120;
 pub(super) fn look(spool: &Path, units: &[UnitState], findings: &mut Findings) {
     let in_use = PolicyFile::open(spool);
     let Some(on) = in_use.image().ok().and_then(|image| image.on_crossing().ok()) else { return };
-    let OnCrossing { log, run, post, mail, .. } = &on;
+    let OnCrossing { log, run, post, mail, contact, .. } = &on;
     let words = run.first().map(|word| &word.0[..]);
     if let Some([Piece::Text(program)]) = words
         && let Some(fault) = fault_of(Path::new(program))
@@ -37,7 +37,7 @@ pub(super) fn look(spool: &Path, units: &[UnitState], findings: &mut Findings) {
             .warning(format!("post in [on.crossing] needs {CURL}, which is not installed"))
             .fix("apt-get install curl");
     }
-    let is_any = *log || !run.is_empty() || post.is_some() || mail.is_some();
+    let is_any = *log || !run.is_empty() || post.is_some() || mail.is_some() || *contact;
     if is_any && spool.join("exirate").read_dir().is_ok() {
         sending(spool, &on, units, findings);
     }

@@ -7,7 +7,7 @@ use super::finding::{Findings, quoted};
 use super::installation::Installation;
 use super::users;
 use crate::mta::exim::debian::include_files;
-use crate::mta::exim::{Absent, EximSettings, Rule, Rules, RulesError};
+use crate::mta::exim::{Absent, EximSettings, Rule, Rules, RulesError, names_our_file};
 use crate::text::counted;
 
 /// The file that limits the recipients of each user.
@@ -76,7 +76,7 @@ pub(super) fn look(
     for (position, text) in rules.doubts() {
         findings.note(format!("{position}: {text}"));
     }
-    limited(&rules, settings, findings);
+    limited(&rules, settings, installation.dlfunc, findings);
     Some(rules)
 }
 
@@ -84,7 +84,7 @@ pub(super) fn look(
 /// then.
 fn absent_files<'a>(absent: impl Iterator<Item = &'a Absent>, findings: &mut Findings) {
     for Absent { position, path } in absent {
-        if !path.to_string_lossy().contains("exirate") {
+        if !names_our_file(&path.to_string_lossy()) {
             continue;
         }
         let near = nearest(path).map_or_else(
@@ -184,7 +184,7 @@ fn natives(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Whether Exim reaches a call that limits something.
-fn limited(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
+fn limited(rules: &Rules, settings: &EximSettings, loads: bool, findings: &mut Findings) {
     let limiting: Vec<&Rule> = rules.limiting().collect();
     let mut unused: BTreeMap<&str, &Rule> = BTreeMap::new();
     for rule in rules.rules.iter().filter(|rule| !rule.is_used()) {
@@ -193,7 +193,7 @@ fn limited(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
     ended_shadows(rules, &mut unused, findings);
     let is_ended = rules.rules.iter().any(|rule| rule.ending.is_some());
     if limiting.is_empty() && unused.is_empty() && !is_ended {
-        nothing_calls(rules, settings, findings);
+        nothing_calls(rules, settings, loads, findings);
         return;
     }
     not_reached(rules, &unused, limiting.is_empty(), findings);
@@ -218,11 +218,12 @@ fn ended_shadows(rules: &Rules, unused: &mut BTreeMap<&str, &Rule>, findings: &m
     });
 }
 
-/// No line calls a function that limits something.
-fn nothing_calls(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
+/// No line calls a function that limits something, of an Exim that `loads` libraries or asks the daemon.
+fn nothing_calls(rules: &Rules, settings: &EximSettings, loads: bool, findings: &mut Findings) {
     let config = settings.config.display();
     let own = if rules.native.is_empty() { "nothing is limited" } else { "exirate limits nothing" };
-    let text = format!("{own}: no line of {config} calls ratelimit of exirate.so");
+    let calls = if loads { "calls ratelimit of exirate.so" } else { "asks the daemon" };
+    let text = format!("{own}: no line of {config} {calls}");
     // What Exim would not understand there is reported.
     let text = match rules.acls.faults().next() {
         None => {
@@ -233,7 +234,7 @@ fn nothing_calls(rules: &Rules, settings: &EximSettings, findings: &mut Findings
                     ", or include a file such as {AT_RCPT} of {files} in the ACL that \
                      acl_smtp_rcpt names, in the section of ACLs"
                 ),
-                false => String::new(),
+                false => format!(", or says where those go that include the files of {files}"),
             };
             format!("{text}; `exirate setup` adds the lines{or}")
         }

@@ -32,6 +32,8 @@ pub(crate) struct Examined {
     pub(crate) findings: Findings,
     pub(super) server: Option<&'static str>,
     pub(super) decided_by: Vec<DecidedBy>,
+    /// Whether a router asks about recipients.
+    pub(super) at_delivery: bool,
     /// The directory of the mail server.
     pub(super) spool: Option<PathBuf>,
 }
@@ -41,6 +43,8 @@ pub(crate) struct Examined {
 pub(crate) struct Glance {
     pub(crate) server: Option<&'static str>,
     pub(crate) decided_by: Vec<DecidedBy>,
+    /// Whether it is asked when mail is delivered as well.
+    pub(crate) at_delivery: bool,
     pub(crate) spool: Option<PathBuf>,
     pub(crate) problems: usize,
     pub(crate) warnings: usize,
@@ -55,13 +59,14 @@ pub(crate) struct Glance {
 impl Glance {
     /// What was found.
     pub(super) fn of(examined: Examined) -> Self {
-        let Examined { findings, server, decided_by, spool } = examined;
+        let Examined { findings, server, decided_by, at_delivery, spool } = examined;
         let of = |level| findings.list.iter().filter(move |one| one.level == level);
         let in_the_way = of(Level::Problem).find(|one| IN_THE_WAY.contains(&one.about));
         let first = of(Level::Problem).next().or_else(|| of(Level::Warning).next());
         Self {
             server,
             decided_by,
+            at_delivery,
             spool,
             problems: findings.count(Level::Problem),
             warnings: findings.count(Level::Warning),

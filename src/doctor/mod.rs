@@ -50,6 +50,7 @@ use std::path::{Path, PathBuf};
 
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
+use crate::place;
 use crate::policy::source::{FILE, read};
 use crate::serve::config::{self, CALLERS, Mail};
 use crate::serve::mail::surroundings::USER as MAIL_USER;
@@ -133,7 +134,8 @@ impl Subject {
                 self.stores(stores, |_, _| {}, &mut findings);
             }
             let decided_by = decided_by.unwrap_or_default();
-            return Ok(Examined { findings, server: Some(server.name()), decided_by, spool: own });
+            let (server, at_delivery) = (Some(server.name()), false);
+            return Ok(Examined { findings, server, decided_by, at_delivery, spool: own });
         }
         findings.about("Exim");
         let exim = installation::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
@@ -156,8 +158,10 @@ impl Subject {
         }
         let exim_user = settings.map(|settings| &settings.who);
         let daemon = rules.as_ref().and_then(|rules| daemon_of(rules, exim_user, &mut findings));
-        // Where Exim asks the daemon, the daemon has the database.
+        // Where Exim asks the daemon, the daemon has the database; so it has where Exim can do nothing
+        // else, and does not ask it yet.
         let own = daemon.map(|config| config.spool);
+        let own = own.or_else(|| Self::of_daemon().filter(|_| !installation.dlfunc));
         let daemon_user = own.as_ref().and_then(|own| daemon_account(own));
         let own = own.or_else(|| settings.map(|settings| settings.spool.clone()));
         let spool = self.spool.as_ref().or(own.as_ref());
@@ -184,7 +188,14 @@ impl Subject {
             machine::confinement(spool, &libraries.usable, &mut findings);
         }
         let decided_by = rules.as_ref().map(DecidedBy::exim).unwrap_or_default();
-        Ok(Examined { findings, server: Some(EXIM), decided_by, spool: own })
+        let server = Some(EXIM);
+        Ok(Examined { findings, server, decided_by, at_delivery: sends_later, spool: own })
+    }
+
+    /// The directory that the configuration of the daemons names.
+    fn of_daemon() -> Option<PathBuf> {
+        let (spool, by) = place::find()?;
+        (by == place::StatedBy::Configuration).then_some(spool)
     }
 
     /// The mail server of a machine without Exim.
@@ -272,6 +283,7 @@ pub(crate) fn glance(spool: Option<&Path>) -> Glance {
     Glance::of(subject.examine(Depth::Glance).unwrap_or_else(|why| {
         let mut findings = Findings::default();
         findings.problem(why);
-        Examined { findings, server: None, decided_by: Vec::new(), spool: None }
+        let (decided_by, at_delivery) = (Vec::new(), false);
+        Examined { findings, server: None, decided_by, at_delivery, spool: None }
     }))
 }

@@ -1,11 +1,11 @@
 //! Who decides the checks of one event, where several servers share the limits.
 
-use super::block::{Block, BlockTime};
 use super::check::{Check, Update};
 use super::decide::{Pending, decide, decide_adjusted, second};
 use super::decision::{Decision, decide_over};
 use super::over_since;
 use super::state::{Change, FilterChange, Remembered, State};
+use crate::rate::block::{Block, BlockTime};
 use crate::rate::bloom::Event;
 use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp};
 

@@ -1,7 +1,7 @@
 //! The input of a decision: a [`Check`].
 
-use super::block::{Block, BlockTime};
 use super::state::State;
+use crate::rate::block::{Block, BlockTime};
 use crate::rate::{Algorithm, AlgorithmKind, CalendarWindow, Timestamp};
 
 /// The record that a check is counted in, and its identity.

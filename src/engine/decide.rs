@@ -1,10 +1,10 @@
 //! Deciding the checks of one event.
 
+use crate::rate::block::{BLOCKED, Block, BlockTime};
 use crate::rate::bloom::Event;
 use crate::rate::share::{Booked, Buckets, Counted};
 use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, CalendarWindow, Share, Timestamp};
 
-use super::block::{BLOCKED, Block, BlockTime};
 use super::check::{Check, Overridden, Update};
 use super::decision::{Decision, Details, decide_over};
 use super::state::{Change, Filter, FilterChange, Remembered, State};
@@ -161,7 +161,7 @@ fn compute_all<'r>(
 }
 
 /// The record with the event.
-struct Next {
+struct After {
     average: Average,
     /// What is stored where it is not counted.
     kept: Option<Average>,
@@ -177,7 +177,7 @@ fn next(
     period: f64,
     count: f64,
     now: Timestamp,
-) -> Next {
+) -> After {
     let (mut kept, mut with_share) = (average, None);
     let average = match (check.algorithm, average) {
         (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
@@ -201,7 +201,7 @@ fn next(
             Average { at: now, rate }
         }
     };
-    Next { average, kept, share: with_share }
+    After { average, kept, share: with_share }
 }
 
 /// A share with an event.
@@ -281,7 +281,7 @@ fn compute(
         count = if unique.seen { 0.0 } else { count };
     }
     let mut update = check.effective_update();
-    let Next { average: next, kept, share } = next(check, filter, average, period, count, now);
+    let After { average: next, kept, share } = next(check, filter, average, period, count, now);
     if let Some(share) = &share {
         (restarts, count) = (share.under_from, share.counted.failed as f64);
         match share.booked {

@@ -3,8 +3,8 @@
 use crate::rate::share::{self, Counted};
 use crate::rate::{Algorithm, AlgorithmKind, Average, CalendarWindow, Timestamp, Wait};
 
-use super::block::Block;
 use super::check::Overridden;
+use crate::rate::block::Block;
 
 /// The outcome of one check, with details.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -28,19 +28,18 @@
 //! where an override denies.
 
 mod authority;
-mod block;
 mod check;
 mod decide;
 mod decision;
 mod state;
 mod unique;
 
+pub(crate) use crate::rate::block::quiet_from;
+pub use crate::rate::block::{Block, BlockTime};
 pub use crate::rate::{Algorithm, AlgorithmKind};
 pub use authority::Authority;
 #[cfg(feature = "cli")]
 pub(crate) use authority::refused_by_own;
-pub(crate) use block::quiet_from;
-pub use block::{Block, BlockTime};
 pub use check::{Check, Kind, Overridden, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};

@@ -1,6 +1,6 @@
 //! The remembered state of a record, and changes to it.
 
-use super::block::Block;
+use crate::rate::block::Block;
 use crate::rate::bloom::Event;
 use crate::rate::share::Booked;
 use crate::rate::{Average, CalendarWindow, Timestamp};

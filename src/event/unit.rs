@@ -57,6 +57,8 @@ units! {
     FailedShare = "failed_share",
     /// The share of them that do not exist.
     UnknownShare = "unknown_share",
+    /// Recipients of accepted mail that their server put off because too much came at once or too fast.
+    ThrottledRecipients = "throttled_recipients",
 }
 
 impl Unit {
@@ -88,7 +90,7 @@ impl Unit {
     /// so later.
     #[must_use]
     pub fn is_of_delivery(self) -> bool {
-        matches!(self, Self::FailedRecipients | Self::UnknownRecipients)
+        matches!(self, Self::FailedRecipients | Self::UnknownRecipients | Self::ThrottledRecipients)
     }
 
     /// Whether the log of the mail server says a part of what it counts.
@@ -108,7 +110,10 @@ impl Unit {
     pub fn includes(self, other: Self) -> bool {
         match self {
             Self::FailedRecipients => matches!(other, Self::FailedRecipients | Self::FailedShare),
-            Self::UnknownRecipients => other.is_from_log(),
+            Self::UnknownRecipients => {
+                other.is_share()
+                    || matches!(other, Self::UnknownRecipients | Self::FailedRecipients)
+            }
             _ => self == other,
         }
     }

@@ -4,7 +4,7 @@
 //! So is what a client appends to a login that authenticators often leave out, blanks,
 //! control characters and dots at the end; and the notation in which Exim hands over
 //! logins, `\303\244` for bytes that are not ASCII, is what it stands for. Bytes that are not
-//! UTF-8 are all one character, U+FFFD.
+//! UTF-8 are all one character, U+FFFD; what is counted once, such as a recipient, tells them apart.
 //!
 //! A folded identity is folded again wherever it is named, so folding it changes nothing: the
 //! rules are applied until they change nothing ([`Folding::fold_into`]), as what one of them

@@ -9,6 +9,8 @@ pub mod fold;
 pub mod mailbox;
 pub mod network;
 mod punycode;
+mod written;
 
 pub use field::Field;
 pub(crate) use field::first_field;
+pub use written::written;

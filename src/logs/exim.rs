@@ -7,6 +7,7 @@
 
 use super::failure::{Failure, InReplyTo, Maker, Status};
 use super::quotes::first_outside;
+use crate::text::is_exim_id;
 use memchr::{memchr_iter, memchr2, memchr3};
 
 /// What a line says, and of which message.
@@ -31,7 +32,7 @@ pub enum What<'a> {
         address: &'a str,
         /// How it went.
         result: Delivery,
-        /// What counts of its failure, if the client named this address itself.
+        /// What counts of this attempt, if the client named this address itself.
         failure: Option<Failure>,
     },
     /// `Completed`: nothing more follows about the message.
@@ -159,7 +160,7 @@ pub struct Refusal<'a> {
 pub fn line(rest: &str) -> Line<'_> {
     let (pid, rest) = pid(rest);
     match split(rest, " ") {
-        Some((id, rest)) if is_id(id) => Line { pid, id: Some(id), what: of_message(rest) },
+        Some((id, rest)) if is_exim_id(id) => Line { pid, id: Some(id), what: of_message(rest) },
         _ => Line { pid, id: None, what: of_session(rest) },
     }
 }
@@ -188,15 +189,16 @@ fn of_message(rest: &str) -> What<'_> {
         let local = address.rsplit_once('@').map_or(address, |(local, _)| local);
         first.eq_ignore_ascii_case(address) || first.eq_ignore_ascii_case(local)
     };
-    let is_failed = result == Delivery::Failed && is_own();
-    let failure = || {
-        let (reason, maker) = reason(rest);
-        let (reply, to) = in_reply_to(reason);
-        let mut status = Status::in_text(reply, address);
-        status.to = to;
-        status.failure(maker)
+    let failure = match result {
+        Delivery::Failed | Delivery::Deferred if is_own() => {
+            let (reason, maker) = reason(rest);
+            let (reply, to) = in_reply_to(reason);
+            let mut status = Status::in_text(reply, address);
+            status.to = to;
+            if result == Delivery::Failed { status.failure(maker) } else { status.throttled() }
+        }
+        _ => None,
     };
-    let failure = if is_failed { failure() } else { None };
     What::Recipient { address, result, failure }
 }
 
@@ -413,22 +415,6 @@ fn pid(rest: &str) -> (Option<u32>, &str) {
         Some((pid, after)) if pid.bytes().all(|b| b.is_ascii_digit()) => (pid.parse().ok(), after),
         _ => (None, rest),
     }
-}
-
-/// Whether it is the id of a message: of 6, 6 and 2 letters and digits, or from 4.97 on of
-/// 6, 11 and 4.
-pub(crate) fn is_id(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let dashes = match bytes.len() {
-        16 => [6, 13],
-        23 => [6, 18],
-        _ => return false,
-    };
-    let is_right = |(at, b): (usize, &u8)| match dashes.contains(&at) {
-        true => *b == b'-',
-        false => b.is_ascii_alphanumeric(),
-    };
-    bytes.iter().enumerate().all(is_right)
 }
 
 /// `SENDER [R=] H=… U=… P=… A=… S=… T="…" from <…> for …`

@@ -1,16 +1,19 @@
-//! What a failed delivery is, by enhanced status code (RFC 3463), reply code or text.
+//! What a failed delivery is, and one that the receiver put off as too fast, by enhanced status code
+//! (RFC 3463), reply code or text.
 //!
-//! The tables here are the ones in `docs/failed-deliveries.md`.
+//! The tables here are the ones in `docs/failed-deliveries.md` and `docs/later.md`.
 
 use crate::event::Unit;
 
-/// A delivery that has failed for good, and counts.
+/// An attempt to deliver that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The recipient or its domain does not exist.
+    /// It has failed for good: the recipient or its domain does not exist.
     Unknown,
-    /// Another reason.
+    /// It has failed for good, for another reason.
     Other,
+    /// The receiver put it off because too much came at once or too fast.
+    Throttled,
 }
 
 impl Failure {
@@ -20,6 +23,7 @@ impl Failure {
         match self {
             Self::Unknown => Unit::UnknownRecipients,
             Self::Other => Unit::FailedRecipients,
+            Self::Throttled => Unit::ThrottledRecipients,
         }
     }
 }
@@ -178,6 +182,39 @@ const NOT_THE_RECIPIENTS: [&str; 11] = [
     "too many bounces",
 ];
 
+/// Temporary replies by which receivers say that too much comes at once or too fast: the reply code,
+/// the enhanced status, and who says so in their own documentation.
+const THROTTLED: [(u16, (u16, u16), &str); 7] = [
+    (421, (7, 28), "Google: an unusual rate of mail"),
+    (450, (2, 1), "Google: the mailbox receives too much"),
+    (452, (3, 2), "Microsoft Exchange: the server receives too much"),
+    (432, (3, 2), "Microsoft 365: the mailbox receives too much at once"),
+    (451, (7, 500), "Microsoft 365: server busy"),
+    (451, (7, 650), "Outlook.com: rate limited by reputation"),
+    (451, (7, 652), "Outlook.com: too many connections"),
+];
+
+/// Texts, in lower case, of temporary replies that say the same, whatever the status.
+const TOO_FAST: [&str; 14] = [
+    "[tss04]",
+    "too many connections",
+    "too many concurrent",
+    "too many messages",
+    "too many mails",
+    "maximum number of connections",
+    "connections limit exceeded",
+    "rate limit",
+    "rate-limit",
+    "ratelimit",
+    "too fast",
+    "too quickly",
+    "throttl",
+    "unusual rate of",
+];
+
+/// Texts, in lower case, of temporary replies that put off whoever comes for the first time.
+const GREYLISTED: [&str; 2] = ["greylist", "graylist"];
+
 /// How Exim begins what it says of a program that a transport runs, and how a line goes on that
 /// says what the program returned.
 const OF_A_PROGRAM: (&str, &str) = ("child process of ", " transport returned ");
@@ -250,6 +287,17 @@ impl Status {
             (None, Some(reply)) => self.without_status(reply),
             (None, None) => self.own(maker),
         }
+    }
+
+    /// What counts of an attempt that the server repeats later, if the receiver said that it was too
+    /// fast.
+    #[must_use]
+    pub fn throttled(&self) -> Option<Failure> {
+        let reply = self.reply.filter(|reply| (400..500).contains(reply))?;
+        let status = self.enhanced.map(|(_, subject, detail)| (subject, detail));
+        let is_known = THROTTLED.iter().any(|one| one.0 == reply && Some(one.1) == status);
+        let is_throttled = is_known || self.has(&TOO_FAST) && !self.has(&GREYLISTED);
+        is_throttled.then_some(Failure::Throttled)
     }
 
     fn has(&self, texts: &[&str]) -> bool {

@@ -114,8 +114,8 @@ pub enum ItemKind {
         /// The recipients that had been accepted.
         recipients: Vec<Text>,
     },
-    /// A recipient of a message that was received could not be delivered to, for good; the event
-    /// is of whoever submitted the message.
+    /// A recipient of a message that was received could not be delivered to, for good, or as yet, where
+    /// that counts; the event is of whoever submitted the message.
     Failed(Undelivered),
     /// A client connected.
     Connect,

@@ -7,14 +7,17 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::rate::Timestamp;
+use crate::text::OVER_THE_LIMIT;
 
 /// A refusal follows its line within this time, in seconds: an ACL may wait in between.
 const WITHIN: i64 = 120;
 /// At most so many lines wait for their refusal.
 const WAITING_MAX: usize = 4096;
 
-/// How the texts of limits begin, as clients see them and `rejected …` lines have them.
-const TEXTS: [&str; 3] = ["Sender rate ", "Over the limit of ", "over the limit: "];
+/// How the texts of limits begin, as clients see them and `rejected …` lines have them; the last is
+/// that of a hosting panel's connections.
+const TEXTS: [&str; 4] =
+    ["Sender rate ", "Over the limit of ", "over the limit: ", "Host is ratelimited ("];
 
 /// The number of the host that wrote a line, and the process.
 pub(super) type Writer = (u32, Option<u32>);
@@ -54,7 +57,8 @@ impl Announced {
             false => self.waiting.remove(&(client, by)),
         };
         announced.is_some_and(|since| (0..=WITHIN).contains(&(at.seconds - since.seconds)))
-            || TEXTS.iter().any(|start| reason.starts_with(start))
+            || TEXTS.iter().any(|start| reason.trim_start_matches('"').starts_with(start))
+            || reason == OVER_THE_LIMIT
             || is_of_an_account(reason)
     }
 }
@@ -64,7 +68,8 @@ impl Announced {
 pub(super) fn mentions(reply: &str) -> bool {
     reply.split(": ").any(|part| {
         let part = part.trim_start_matches(|c: char| c.is_ascii_digit() || ". ".contains(c));
-        TEXTS.iter().any(|start| part.starts_with(start.trim_end_matches(": ")))
+        part == OVER_THE_LIMIT
+            || TEXTS.iter().any(|start| part.starts_with(start.trim_end_matches(": ")))
     })
 }
 
@@ -142,6 +147,9 @@ mod tests {
             ("Sender rate 12.3 / 1h", true),
             ("Over the limit of 100 recipients in 1h; try again in 5m", true),
             ("account www-data sent 31.0 messages / 1h", true),
+            ("Over the limit", true),
+            ("\"Host is ratelimited (1.9/1h max:1.2)\"", true),
+            ("Over the limit, says somebody else", false),
             ("no such user", false),
             ("", false),
         ] {
@@ -156,6 +164,7 @@ mod tests {
             ["", "4.7.1 ", "451 4.7.1 ", "450 4.7.1 <r@x.test>: Recipient address rejected: "]
         {
             assert!(mentions(&format!("{before}{text}")), "{before}");
+            assert!(mentions(&format!("{before}Over the limit")), "{before}");
         }
         assert!(!mentions(
             "4.7.1 <r@x.test>: Recipient address rejected: not over the limit of us"

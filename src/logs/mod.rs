@@ -20,6 +20,7 @@ mod leap_day;
 mod limited;
 pub mod messages;
 mod night;
+pub mod notes;
 pub mod postfix;
 mod queue;
 mod quotes;

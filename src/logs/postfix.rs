@@ -125,7 +125,7 @@ pub struct Recipient<'a> {
     pub queued_as: Option<&'a str>,
     /// The queue id of what was made of it here, for other recipients.
     pub forwarded_as: Option<&'a str>,
-    /// What counts of its failure, if the client named this address itself.
+    /// What counts of this attempt, if the client named this address itself.
     pub failure: Option<Failure>,
 }
 
@@ -390,12 +390,16 @@ fn recipient<'a>(id: &'a str, to: &'a str) -> Option<Recipient<'a>> {
         let local = to.rsplit_once('@').map_or(to, |(local, _)| local);
         original.eq_ignore_ascii_case(to) || original.eq_ignore_ascii_case(local)
     });
-    if is_own && let Some(text) = reply.strip_prefix("bounced (") {
+    if is_own && let Some((result @ ("bounced" | "deferred"), text)) = reply.split_once(" (") {
         // `host mx[192.0.2.1] said: 550 … (in reply to RCPT TO command)`
-        let said = text.split_once(" said: ").map_or(text, |(_, said)| said);
-        let mut status = Status::in_text(said, to);
+        let says = [" said: ", " refused to talk to me: "];
+        let said = says.iter().find_map(|says| text.split_once(says));
+        let mut status = Status::in_text(said.map_or(text, |(_, said)| said), to);
         (status.enhanced, status.to) = (enhanced, in_reply_to(text));
-        found.failure = status.failure(Maker::RouterOrServer);
+        found.failure = match result {
+            "bounced" => status.failure(Maker::RouterOrServer),
+            _ => status.throttled(),
+        };
     }
     found.queued_as = queued_as(reply);
     let forwarded = reply.strip_prefix("sent (forwarded as ").and_then(|id| id.strip_suffix(')'));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::handed_on::HandedOn;
-use super::item::{SessionKey, Text};
+use super::item::{Item, SessionKey, Text};
 use crate::event::{Event, Origin};
 use crate::rate::Timestamp;
 
@@ -32,6 +32,8 @@ pub(super) struct Queue {
     active: Active,
     /// Messages of local programs that Sendmail hands on.
     pub(super) handed_on: HandedOn,
+    /// What a milter has refused of messages of Sendmail, by id, until the log says whose they are.
+    refused: HashMap<String, Vec<Item>>,
     /// Of messages of Sendmail: how many recipients have not had their end.
     left: HashMap<String, usize>,
 }
@@ -73,6 +75,22 @@ impl Begun {
 }
 
 impl Queue {
+    /// A milter has refused something of this message; who sends it is not known yet.
+    pub(super) fn refuse(&mut self, id: &str, item: Item) {
+        if self.refused.len() >= EARLY_MAX {
+            self.refused.clear();
+        }
+        let all = self.refused.entry(id.to_owned()).or_default();
+        if all.len() < EARLY_MAX {
+            all.push(item);
+        }
+    }
+
+    /// What a milter has refused of this message.
+    pub(super) fn take_refused(&mut self, id: &str) -> Vec<Item> {
+        self.refused.remove(id).unwrap_or_default()
+    }
+
     /// Whether a message of this id has begun.
     pub(super) fn begun(&self, id: &str) -> Option<&Begun> {
         self.begun.get(id)

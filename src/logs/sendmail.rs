@@ -20,6 +20,10 @@ pub enum What<'a> {
     },
     /// `ID: from=…, size=…, …, relay=…`: a message was received.
     Arrival(Arrival<'a>),
+    /// `ID: from=…, size=…, …, relay=…` of a message that was given up: who its client is.
+    GivenUp(Arrival<'a>),
+    /// `ID: Milter: to=<…>, reject=451 …`: a milter has refused a command.
+    Refused(MilterRefusal<'a>),
     /// `ID: to=…, …, stat=…`: what became of recipients.
     Delivery(Delivery<'a>),
     /// `ID: done; …`: nothing more follows. Not logged by default.
@@ -52,6 +56,19 @@ pub struct Arrival<'a> {
     pub user: Option<&'a str>,
 }
 
+/// A milter has refused a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MilterRefusal<'a> {
+    /// The queue id.
+    pub id: &'a str,
+    /// The command, as Sendmail calls it: `from`, `to`, `data`.
+    pub command: &'a str,
+    /// The sender or the recipient; empty in DATA.
+    pub address: &'a str,
+    /// The reply.
+    pub reply: &'a str,
+}
+
 /// What became of recipients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delivery<'a> {
@@ -81,7 +98,7 @@ pub struct Recipient<'a> {
     pub address: &'a str,
     /// Whether the client named it: what aliases make of one has no brackets.
     pub is_named: bool,
-    /// What counts of its failure, if it is named.
+    /// What counts of this attempt, if it is named.
     pub failure: Option<Failure>,
 }
 
@@ -97,7 +114,7 @@ impl Recipient<'_> {
 impl<'a> Delivery<'a> {
     /// Each recipient.
     pub fn recipients(&self) -> impl Iterator<Item = Recipient<'a>> {
-        let failed = self.failed;
+        let (failed, deferred) = (self.failed, self.deferred);
         items(self.list).map(move |one| {
             let named = one.strip_prefix('<').and_then(|one| one.strip_suffix('>'));
             let address = named.unwrap_or(one);
@@ -107,7 +124,7 @@ impl<'a> Delivery<'a> {
                 if status.reply.is_none() {
                     status.enhanced = enhanced;
                 }
-                status.failure(Maker::RouterOrServer)
+                if deferred { status.throttled() } else { status.failure(Maker::RouterOrServer) }
             });
             Recipient { address, is_named: named.is_some(), failure }
         })
@@ -138,6 +155,9 @@ pub fn line(rest: &str) -> Option<What<'_>> {
     if let Some(to) = after.strip_prefix("to=") {
         return delivery(id, to);
     }
+    if let Some(refused) = after.strip_prefix("Milter: ").and_then(|after| refused(id, after)) {
+        return Some(What::Refused(refused));
+    }
     Some(if after.starts_with("done; ") { What::Done { id } } else { What::Known })
 }
 
@@ -152,22 +172,40 @@ fn arrival<'a>(id: &'a str, from: &'a str) -> Option<What<'a>> {
     // The id of the message is the client's text: Sendmail writes these after it.
     let (rest, relay) = last_field(rest, "relay=")?;
     let (before, proto) = last_field(rest, "proto=").unwrap_or((rest, ""));
-    let message_id = before.split_once("msgid=").map(|(_, id)| id);
     // A message that was given up has none.
-    let Some(message_id) = message_id else { return Some(What::Known) };
+    let message_id = before.split_once("msgid=").map(|(_, id)| id);
     let proto = proto.split(',').next().unwrap_or_default();
     let client = client(relay).map(|(client, _)| client);
     let user = relay.rsplit_once('@').map(|(user, _)| user).filter(|_| client.is_none());
-    Some(What::Arrival(Arrival {
+    let known = Arrival {
         id,
         sender,
         size: size.parse().ok(),
         recipients: recipients.parse().ok()?,
-        message_id: message_id.strip_suffix(',').unwrap_or(message_id),
+        message_id: message_id.map_or("", |id| id.strip_suffix(',').unwrap_or(id)),
         has_login: client.is_some() && proto.ends_with('A'),
         client,
         user,
-    }))
+    };
+    Some(if message_id.is_some() { What::Arrival(known) } else { What::GivenUp(known) })
+}
+
+/// `to=<bob@x>, reject=451 4.7.1 why`, `data, reject=…`, `cmd=data, reject=…`
+fn refused<'a>(id: &'a str, after: &'a str) -> Option<MilterRefusal<'a>> {
+    let after = after.strip_prefix("cmd=").unwrap_or(after);
+    let (command, address, rest) = match after.split_once("=<") {
+        Some((command @ ("from" | "to"), after)) => {
+            let (address, rest) = closed(after)?;
+            (command, address, rest)
+        }
+        _ => {
+            let (command, _) = after.split_once(", reject=")?;
+            (command, "", after.get(command.len()..)?)
+        }
+    };
+    let reply = rest.strip_prefix(", reject=")?;
+    let is_reply = reply.len() > 3 && reply.bytes().take(3).all(|b| b.is_ascii_digit());
+    is_reply.then_some(MilterRefusal { id, command, address, reply })
 }
 
 /// What comes before and after the last field of this name.
@@ -204,9 +242,9 @@ fn delivery<'a>(id: &'a str, to: &'a str) -> Option<What<'a>> {
     };
     let is_final = enhanced.is_some_and(|(class, ..)| class == 5);
     // A bounce that cannot be delivered either is not tried.
-    let failed = was_tried && is_final;
-    let failed = failed.then(|| Failed { enhanced, text: reply.unwrap_or(state) });
     let deferred = enhanced.is_none_or(|(class, ..)| class == 4);
+    let failed = was_tried && (is_final || deferred);
+    let failed = failed.then(|| Failed { enhanced, text: reply.unwrap_or(state) });
     let said = state.strip_prefix("Sent (").filter(|_| is_here);
     let handed_on_as = said.and_then(|said| said.split(' ').next()).filter(|id| is_queue_id(id));
     Some(What::Delivery(Delivery { id, list, deferred, handed_on_as, failed }))
@@ -280,15 +318,34 @@ mod tests {
         let ended = format!(
             "{ID}: from=<>, size=0, class=0, nrcpts=2, proto=ESMTP, daemon=M, relay=m [192.0.2.1]"
         );
-        assert_eq!(line(&ended), Some(What::Known));
+        let Some(What::GivenUp(found)) = line(&ended) else { panic!("{ended}") };
+        assert_eq!((found.client, found.has_login), (Some("192.0.2.1"), false));
         let auth = "AUTH=server, relay=m [192.0.2.1] (may be forged), authid=al, mech=ice, mech=PLAIN, bits=0";
         let expected = What::Login { client: "192.0.2.1", auth: "al, mech=ice" };
         assert_eq!(line(auth), Some(expected));
     }
 
     #[test]
+    fn what_a_milter_refuses_is_read_whatever_the_address() {
+        let address = "\"a>, reject=250 x\"@x.test";
+        let reply = "451 4.7.1 Over the limit of 5 recipients in 1h; try again in 5m";
+        for (text, command, address) in [
+            (format!("to=<{address}>, reject={reply}"), "to", address),
+            (format!("from=<{address}>, reject={reply}"), "from", address),
+            (format!("data, reject={reply}"), "data", ""),
+            (format!("cmd=data, reject={reply}"), "data", ""),
+        ] {
+            let expected = Some(What::Refused(MilterRefusal { id: ID, command, address, reply }));
+            assert_eq!(line(&format!("{ID}: Milter: {text}")), expected, "{text}");
+        }
+        for text in ["no active filter", "accept: message", "to=<a", "to=<a@x>, reject=x", "data"] {
+            assert_eq!(line(&format!("{ID}: Milter: {text}")), Some(What::Known), "{text}");
+        }
+    }
+
+    #[test]
     fn failures_are_of_recipients_that_the_client_named() {
-        use Failure::{Other, Unknown};
+        use Failure::{Other, Throttled, Unknown};
         let tried =
             "delay=00:00:00, xdelay=00:00:00, mailer=relay, pri=9, relay=[127.0.0.1] [127.0.0.1]";
         for (text, expected) in [
@@ -300,6 +357,14 @@ mod tests {
             (format!("<a@x>, {tried}, dsn=5.1.1, reply=550 5.7.1 no, stat=User unknown"), vec![Some(Other)]),
             (format!("<a@x>, {tried}, dsn=5.1.2, stat=Host unknown"), vec![Some(Unknown)]),
             (format!("<a@x>, {tried}, dsn=4.3.1, reply=452 4.2.2 full, stat=Deferred: 452"), vec![None]),
+            (
+                format!("<a@x>, {tried}, dsn=4.7.0, stat=Deferred: 421 4.7.0 [TSS04] deferred"),
+                vec![Some(Throttled)],
+            ),
+            (
+                format!("<a@x>, {tried}, dsn=4.7.28, reply=421 4.7.28 too fast, stat=Deferred"),
+                vec![Some(Throttled)],
+            ),
             (format!("<a@x>, {tried}, dsn=2.0.0, stat=Sent (2.0.0 kept)"), vec![None]),
             (
                 format!("<\"a: 452 x, dsn=2.0.0, stat=Sent\"@x>,<b@x>, ctladdr=<\"c, dsn=2.0.0\"@y> (8/0), {tried}, dsn=5.1.1, reply=550 5.1.1 no, stat=2, stat=User unknown"),

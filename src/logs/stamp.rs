@@ -4,9 +4,10 @@ use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp as Jiff};
 
-use super::exim::is_id;
 use super::postfix;
 use crate::rate::Timestamp;
+use crate::text::is_exim_id;
+use crate::text::time::offset;
 
 /// Reads the time of each line of one file.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +88,8 @@ impl Stamps {
     pub fn read<'a>(&self, line: &'a str) -> Option<Stamp<'a>> {
         // Exim's own lines are the most frequent.
         if let Some((time, rest)) = exim(line) {
-            let is_of_exim = rest.get(..23).is_some_and(is_id) || rest.get(..16).is_some_and(is_id);
+            let is_of_exim =
+                rest.get(..23).is_some_and(is_exim_id) || rest.get(..16).is_some_and(is_exim_id);
             if !is_of_exim && let Some((tag, rest)) = tagged(rest).filter(|(tag, _)| is_mail(tag)) {
                 return Some(of_program(time, tag, rest));
             }
@@ -395,18 +397,6 @@ fn fraction(text: &str) -> (i32, &str) {
     let (part, rest) = after.split_at(end);
     let nanos = part.bytes().chain(std::iter::repeat(b'0')).take(9);
     (nanos.fold(0, |sum, b| sum * 10 + i32::from(b - b'0')), rest)
-}
-
-/// A zone as mail and Exim's logs write it: `+0100`.
-#[must_use]
-pub fn offset(text: &str) -> Option<Offset> {
-    let (sign, number) = match text.split_at_checked(1)? {
-        ("+", number) => (1, number),
-        ("-", number) => (-1, number),
-        _ => return None,
-    };
-    let number = digits(number.as_bytes()).filter(|_| number.len() == 4)? as i32;
-    Offset::from_seconds(sign * (number / 100 * 3600 + number % 100 * 60)).ok()
 }
 
 /// The number of at most four digits at the start of a text, and what follows it.

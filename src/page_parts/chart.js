@@ -102,7 +102,8 @@ function drawRate(W, shown, limit) {
 
 // Columns over time, whose upper part was refused: {label, sent, refused, text}.
 function drawColumns(W, columns, title) {
-  const H = 150, B = 24, T = 10, R = 10;
+  // The last text is below the last column, and within the picture.
+  const H = 150, B = 24, T = 10, R = 14;
   const top = Math.max(...columns.map(({ sent, refused }) => sent + refused), 1) * 1.08;
   const values = ticks(top);
   const L = 14 + 7 * Math.max(...values.map((value) => exactly(value).length), 3);
@@ -120,7 +121,7 @@ function drawColumns(W, columns, title) {
       drawn("rect", { x, y: y(all), width, height: y(sent) - y(all), class: "bar hit" }));
     svg.append(one);
     // The last one always has its text.
-    if ((columns.length - 1 - n) % every === 0) svg.append(drawn("text", { x: n === columns.length - 1 ? W - R : x + width / 2, y: H - 8, "text-anchor": n === columns.length - 1 ? "end" : "middle" }, label));
+    if ((columns.length - 1 - n) % every === 0) svg.append(drawn("text", { x: x + width / 2, y: H - 8, "text-anchor": "middle" }, label));
   });
   return svg;
 }

@@ -105,7 +105,9 @@ impl<'i, 'e> Compared<'i, 'e> {
                 let client = message.event.client.address();
                 let learn = match self.done() {
                     _ if message.only_looks || !are_known => Learn::Never,
-                    OnHabits::Hold | OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
+                    OnHabits::Hold | OnHabits::Defer if !message.bypassed => {
+                        Learn::UnlessSuspected(self.policy.blocks().habits)
+                    }
                     _ => Learn::Always,
                 };
                 let sending = Sending {
@@ -128,7 +130,9 @@ impl<'i, 'e> Compared<'i, 'e> {
         };
         let suspicion = Suspicion::of(rule, &account.text, judged, at.seconds);
         Ok(Some(match suspicion {
-            Some(one) => Outcome::of_habits(settings, self.on, Box::new(one)),
+            Some(one) => {
+                Outcome::of_habits(settings, self.on, self.policy.blocks().reply, Box::new(one))
+            }
             None => Outcome::default(),
         }))
     }

@@ -136,14 +136,7 @@ pub fn decide<S: Store>(
     if planned.is_empty() {
         return Ok(Outcome { exempt, ..Outcome::default() });
     }
-    let (blocks, reply) = policy.blocks();
-    let blocks = match bypassed {
-        // Waiting is no reason to be blocked.
-        _ if policy.delivery().is_at_delivery() => BlockTime::Ignored,
-        true => BlockTime::Kept,
-        false => blocks,
-    };
-    let mode = Mode { counts, ..Mode::of(settings, lifted, blocks) };
+    let mode = Mode { counts, ..Mode::of(settings, lifted, block_time(&policy, bypassed)) };
     set_times(&mut planned, &policy, delivered_after, &clock).map_err(DecideError::Policy)?;
     let foreseen = foreseen(&planned, mode);
     if counts == CountedChecks::OnlyTotals {
@@ -162,13 +155,29 @@ pub fn decide<S: Store>(
             limit: one.limit,
             key: texts.get(one.name.start + one.identity_start..one.name.end)?,
             record: texts.get(one.name.clone())?,
-            decision: one.decision.map(|decision| replied(decision, reply))?,
+            decision: one.decision.map(|decision| replied(decision, policy.blocks().reply))?,
             exempt,
         };
         visit(&decided);
         Some(decided)
     });
-    Ok(Outcome::of(settings, decided, exempt, event))
+    let outcome = Outcome::of(settings, decided, exempt, event);
+    drop(planned);
+    if settings.key.len() < 2 {
+        cache.keep_key(key.text);
+    }
+    Ok(outcome)
+}
+
+/// For how long a crossing blocks.
+#[inline]
+fn block_time(policy: &PolicyImage<'_>, bypassed: bool) -> BlockTime {
+    match bypassed {
+        // Waiting is no reason to be blocked.
+        _ if policy.delivery().is_at_delivery() => BlockTime::Ignored,
+        true => BlockTime::Kept,
+        false => policy.blocks().limits,
+    }
 }
 
 /// What counts of an occurrence: nothing of a share where a router is asked again with each attempt,
@@ -379,6 +388,13 @@ pub(super) fn is_total(limit: &Limit<'_>) -> bool {
     limit.per.is_total() && !counts_always
 }
 
+/// What is counted once, of a text that is folded, and as it is `written`: bytes that are not UTF-8 are
+/// all one character there, and name as many recipients as there are.
+fn told_apart<'t>(folded: &'t str, written: Option<&'t str>) -> &'t str {
+    let is_one_of_many = folded.contains(char::REPLACEMENT_CHARACTER);
+    written.filter(|_| is_one_of_many).unwrap_or(folded)
+}
+
 /// What `event` counts against `limit`; `None` if what it needs is not known.
 #[allow(clippy::too_many_arguments)] // each is another part of the question
 fn plan<'a, 'r>(
@@ -427,7 +443,7 @@ fn plan<'a, 'r>(
     // A destination sees each attempt.
     let once = event.once_a_message && !rules.policy.settings().counts_attempts();
     let unique: Option<Cow<'_, str>> = match limit.unit {
-        Unit::UniqueRecipients => Some(recipient()?.into()),
+        Unit::UniqueRecipients => Some(told_apart(recipient()?, event.recipient).into()),
         Unit::UniqueClients => Some(field(Field::Client)?),
         // A bounce is from nobody.
         Unit::UniqueSenders if event.sender == Some("") => Some("".into()),

@@ -29,13 +29,15 @@ use super::outcome::Outcome;
 use super::probe::{self, Probes};
 use super::settings::PolicySettings;
 use super::usage;
-use super::word::{Action, Field, OnError, Unit, Verdict, Word as _};
+use super::word::{Action, AfterWaiting, Field, OnError, Unit, Verdict, Word as _};
+use crate::calendar::{Every, Zone};
+use crate::engine::{Algorithm, BlockTime, Check, Kind, RecordKey, Update};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
 use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
 use crate::rate::usage::Sent;
 use crate::spool::Spool;
-use crate::store::{Counting, EventDetails, Judged, SendingStage, Store, named_usage_key};
+use crate::store::{Counting, Enforcement, EventDetails, Judged, OVERDUE, SendingStage, Store};
 
 /// What policies remember of one SMTP session.
 pub type PolicySession = SessionMemory<Outcome>;
@@ -278,10 +280,11 @@ impl<'i> Evaluator<'i> {
             }
             _ => None,
         };
-        if account.is_some()
-            && let Ok(store) = &mut run.store
-        {
-            store.keep_lock(true);
+        if account.is_some() {
+            run.session.begin_usage();
+            if let Ok(store) = &mut run.store {
+                store.keep_lock(true);
+            }
         }
         let strictest = run.strictest(policies);
         if let Some(account) = account {
@@ -458,7 +461,61 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
             Err(fault) => self.failed(name, fault),
         };
-        self.complete(name, evaluated)
+        let evaluated = self.complete(name, evaluated);
+        if let Some(after) = evaluated.outcome.overdue
+            && !evaluated.outcome.observed
+        {
+            self.overdue(&evaluated, after);
+        }
+        evaluated
+    }
+
+    /// A recipient has waited for as long as it may: the journal gets one event of its key in a day, a
+    /// crossing of a record that only serves for that.
+    #[cold]
+    fn overdue(&mut self, evaluated: &Evaluated, after: AfterWaiting) {
+        let Self { step, store: Ok(store), counters, clock, .. } = self else { return };
+        let Some((key, _)) = evaluated.outcome.counted().filter(|_| !step.only_looks) else {
+            return;
+        };
+        let prefix = format!("{}/{OVERDUE}/daily/", evaluated.policy);
+        let now = clock().seconds;
+        let window = Zone::default().window(Every::Day, now);
+        let algorithm = Algorithm::Calendar { limit: 0.0, window };
+        let check = Check {
+            key: RecordKey {
+                name: &[&prefix, key].concat().into_bytes(),
+                identity_start: prefix.len(),
+                kind: Kind::Policy,
+                algorithm: algorithm.kind(),
+            },
+            algorithm,
+            count: 1.0,
+            event: None,
+            update: Update::Strict,
+            refuses: None,
+            total: false,
+            overridden: None,
+            blocks: BlockTime::Ignored,
+        };
+        if store.decide_one(&check, &*clock).is_err() {
+            if let Some(counters) = counters {
+                counters.count_error();
+            }
+        } else if store.has_events() {
+            let done = match after {
+                AfterWaiting::Return => "returned to its sender",
+                AfterWaiting::Deliver => "delivered over the limit",
+            };
+            let (unit, evidence) = (OVERDUE.as_bytes(), done.as_bytes());
+            let enforcement = Enforcement::Enforced;
+            describe_as(*store, Some(evaluated), &step.event, |details| EventDetails {
+                unit,
+                evidence,
+                enforcement,
+                ..details
+            });
+        }
     }
 
     /// Lifts, describes and shows what was made of the step.
@@ -673,15 +730,19 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         };
         let accepted = strictest.is_none_or(|one| one.outcome.verdict < Verdict::Defer);
         let sent = sent(step, session, accepted);
-        let (Ok(identity), Ok(zone)) = (image.identity(), image.zone()) else { return };
         if sent.is_nothing() {
             return;
         }
-        let memory = &mut session.usage;
         let (field, text) = account;
-        memory.name_of(text, |name| usage::write_name(identity, field, &step.event, name));
-        let Some(key) = named_usage_key(&memory.name) else { return };
-        let counting = Counting { key, sent, day: &|at| zone.day(at) };
+        let is_it = |key: &str| usage::is_of(field, key);
+        let fold =
+            || image.identity().ok().map(|identity| usage::key(identity, field, &step.event));
+        let key = session.account_key(text, is_it, || fold().unwrap_or_default());
+        if key.is_empty() {
+            return;
+        }
+        let day = |at| image.zone().map_or_else(|_| Zone::default().day(at), |zone| zone.day(at));
+        let counting = Counting { identity: key.as_bytes(), sent, day: &day };
         if store.count_usage(&counting, &*clock).is_err()
             && let Some(counters) = &mut self.counters
         {
@@ -861,6 +922,17 @@ impl fmt::Display for Unknown<'_> {
 /// of it, if they decided it.
 #[cold]
 pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &Event<&str>) {
+    describe_as(store, evaluated, event, |details| details);
+}
+
+/// The same, with other words for some of it.
+#[cold]
+fn describe_as(
+    store: &mut impl Store,
+    evaluated: Option<&Evaluated>,
+    event: &Event<&str>,
+    change: impl for<'d> FnOnce(EventDetails<'d>) -> EventDetails<'d>,
+) {
     let reason = evaluated.and_then(|evaluated| evaluated.outcome.reason.as_ref());
     let habits = evaluated.and_then(|evaluated| evaluated.outcome.habits.as_ref());
     let of_habits = || habits.map(|one| (&*one.rule, HABITS));
@@ -868,7 +940,7 @@ pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &E
     let (rule, unit) = of_reason.or_else(of_habits).unwrap_or_default();
     let client = event.client.address().map(|client| client.to_string()).unwrap_or_default();
     let bytes = |text: Option<&'_ str>| text.unwrap_or_default().as_bytes().to_owned();
-    store.describe(&EventDetails {
+    store.describe(&change(EventDetails {
         policy: evaluated.map_or("", |evaluated| &evaluated.policy).as_bytes(),
         rule: rule.as_bytes(),
         unit: unit.as_bytes(),
@@ -881,7 +953,7 @@ pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &E
         script: &bytes(event.script),
         evidence: b"",
         enforcement: evaluated.map(|evaluated| evaluated.outcome.enforcement()).unwrap_or_default(),
-    });
+    }));
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::explain;
 use super::key::Key;
 use super::model::Identity;
 use super::word::{Field, OnHabits, Verdict};
 use crate::engine::Overridden;
 use crate::event::{AclStage, Event, Origin};
+use crate::rate::Timestamp;
 use crate::store::Judged;
 use crate::text;
 
@@ -116,7 +118,9 @@ impl Suspicion {
             (Some(alarm), _) => format!("{RAISES}: {alarm}"),
             (None, Some((since, _))) => {
                 let ago = text::rough(at.saturating_sub(since) as f64);
-                format!("{RAISED} {ago} ago")
+                let now = Timestamp { seconds: *at, micros: 0 };
+                let blocked = judged.blocked.map(|block| explain::blocked(block, now) + ", as ");
+                format!("{}{RAISED} {ago} ago", blocked.unwrap_or_default())
             }
             (None, None) => "nothing unusual".to_owned(),
         }

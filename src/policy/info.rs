@@ -8,6 +8,7 @@ use super::explain;
 use super::habits::{HABITS, Suspicion};
 use super::outcome::{Outcome, Reason};
 use super::word::{Verdict, Word as _};
+use crate::rate::habits::UNTIL_ANSWERED;
 use crate::rate::{Timestamp, Wait};
 
 /// What a field holds.
@@ -132,6 +133,7 @@ fn of_habits<'a>(suspicion: &'a Suspicion, name: &[u8]) -> Option<Field<'a>> {
         b"remaining" => Field::Checked(b"unlimited"),
         b"retry_after" => match judged.suspected {
             _ if suspicion.is_denied() => Field::Checked(b"never"),
+            Some((_, UNTIL_ANSWERED)) => Field::Checked(b"never"),
             Some((_, until)) => Field::Whole(until.saturating_sub(suspicion.at) as f64),
             None => Field::Whole(0.0),
         },

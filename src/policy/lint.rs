@@ -31,12 +31,27 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
             diagnostics.warning(policy.at, format!("the policy {name:?} has no limit"));
         }
     }
+    contacts(policies, diagnostics);
     if policies.policies.is_empty() {
         diagnostics.warning(
             Location::START,
             "no policy: nothing is limited; expected such as [policy.outbound]",
         );
     }
+}
+
+/// Contacts to which nothing is written, and writing to contacts where there are none.
+fn contacts(policies: &Policies, diagnostics: &mut Diagnostics) {
+    let mut users = policies.policies.values().flat_map(|policy| policy.users.iter());
+    let is_any = users.any(|(_, user)| user.limits.habits.contact.is_some());
+    let text = match (policies.on_crossing.contact, is_any) {
+        (true, false) => "contact in [on.crossing] has no effect: no user has a contact",
+        (false, true) => {
+            "the contacts of users have no effect without contact = true in [on.crossing]"
+        }
+        (true, true) | (false, false) => return,
+    };
+    diagnostics.warning(Location::START, text);
 }
 
 /// The fields of the key that say who sends: the server is the same for all.
@@ -86,7 +101,9 @@ fn failed_for_others(name: &str, policy: &Policy, diagnostics: &mut Diagnostics)
     let key = key_of_sender(policy);
     let is_chosen = |field: &Field| field.is_claimed() || field.is_of_recipient();
     let Some(field) = key.first().filter(|_| key.iter().all(is_chosen)) else { return };
-    if Unit::ALL.iter().any(|unit| unit.is_from_log() && policy.limits(*unit)) {
+    // A receiver that is sent too much puts off the mail of all.
+    let is_of_senders = |unit: &Unit| unit.is_from_log() && *unit != Unit::ThrottledRecipients;
+    if Unit::ALL.iter().any(|unit| is_of_senders(unit) && policy.limits(*unit)) {
         let field = field.word();
         diagnostics.warning(
             policy.at,

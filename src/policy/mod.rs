@@ -22,6 +22,8 @@ pub mod check_info;
 mod compare;
 pub mod counters;
 pub mod decide;
+#[cfg(feature = "cli")]
+pub mod decided;
 pub mod destination;
 pub mod evaluator;
 pub mod explain;
@@ -43,6 +45,8 @@ pub mod reply;
 #[cfg(all(feature = "cli", any(test, feature = "fuzzing")))]
 pub mod resolve;
 mod settings;
+#[cfg(feature = "cli")]
+pub(crate) mod shown;
 #[cfg(feature = "cli")]
 pub mod source;
 mod usage;

@@ -9,15 +9,13 @@ use super::explain;
 use super::habits::Suspicion;
 use super::limit::Limit;
 use super::model::{DeliverySettings, Piece, PolicySettings, Template};
-use super::word::{Action, AfterWaiting, OnHabits, Placeholder, Unit, Verdict};
+use super::word::{Action, AfterWaiting, DenialReply, OnHabits, Placeholder, Unit, Verdict};
 use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::event::Event;
 use crate::rate::{Timestamp, Wait, score};
 use crate::spool::Enforcement;
 use crate::text;
 
-/// What the client reads if the policy has no `text`.
-const TEXT: &str = "Over the limit";
 /// What the client reads if an override denies the event.
 const DENIED: &str = "Blocked by the administrator";
 /// What the client reads if a crossing has blocked it.
@@ -37,8 +35,10 @@ pub struct Outcome {
     pub observed: bool,
     /// Whether an entry of `exempt` lifts the limits.
     pub exempt: bool,
-    /// Whether the recipient waits, and is tried again: nothing is refused.
+    /// Whether the recipient waits, or has waited until now: nothing is refused for being over.
     pub waits: bool,
+    /// What becomes of a recipient that has waited for as long as it may.
+    pub overdue: Option<AfterWaiting>,
     /// Whether a record crossed its limit.
     pub crossed: bool,
     /// How long to wait before the event is accepted, in seconds, if the verdict is
@@ -61,6 +61,7 @@ impl Default for Outcome {
             observed: false,
             exempt: false,
             waits: false,
+            overdue: None,
             crossed: false,
             delay: 0.0,
             text: String::new(),
@@ -168,14 +169,13 @@ impl Outcome {
         if self.verdict < Verdict::Defer {
             return;
         }
-        match (age as f64 >= delivery.longest, delivery.after_longest) {
-            (false, _) => {
-                self.verdict = Verdict::Defer;
-                self.waits = true;
-            }
-            (true, AfterWaiting::Return) => self.verdict = Verdict::Reject,
-            (true, AfterWaiting::Deliver) => self.verdict = Verdict::Log,
-        }
+        self.waits = true;
+        self.overdue = (age as f64 >= delivery.longest).then_some(delivery.after_longest);
+        self.verdict = match self.overdue {
+            None => Verdict::Defer,
+            Some(AfterWaiting::Return) => Verdict::Reject,
+            Some(AfterWaiting::Deliver) => Verdict::Log,
+        };
     }
 
     /// Whether what was decided is held against whoever sent the event.
@@ -251,9 +251,21 @@ impl Outcome {
             key_start: one.limit.text.len(),
         };
         let reason = Some(Box::new(reason));
-        let waits = false;
-        let habits = None;
-        Self { verdict, measured, observed, exempt, waits, crossed, delay, text, reason, habits }
+        // What no limit decides.
+        let (waits, overdue, habits) = (false, None, None);
+        Self {
+            verdict,
+            measured,
+            observed,
+            exempt,
+            waits,
+            overdue,
+            crossed,
+            delay,
+            text,
+            reason,
+            habits,
+        }
     }
 
     /// What decided: `9.0 messages, limit 5/1h`, or what the habits say; else the text for the
@@ -289,15 +301,22 @@ impl Outcome {
     pub(super) fn of_habits(
         settings: &PolicySettings,
         on: OnHabits,
+        reply: DenialReply,
         suspicion: Box<Suspicion>,
     ) -> Self {
-        let denial = suspicion.judged.overridden.filter(|one| one.is_denial());
-        let denied = denial.is_some();
-        let measured = denial.map_or_else(|| on.verdict(), denial_verdict);
+        let judged = &suspicion.judged;
+        let denial = judged.overridden.filter(|one| one.is_denial());
+        let blocked = judged.blocked.filter(|_| on != OnHabits::Observe);
+        let denied = denial.or(blocked.map(|_| reply.denial()));
+        let measured = denied.map_or_else(|| on.verdict(), denial_verdict);
         let observed = settings.action == Action::Observe;
         let verdict = if observed { Verdict::Log } else { measured };
         // It does not say what has been noticed, as a thief would read it.
-        let text = if denied { DENIED } else { SUSPECTED };
+        let text = match (denial, blocked) {
+            (Some(_), _) => DENIED,
+            (None, Some(_)) => BLOCKED,
+            (None, None) => SUSPECTED,
+        };
         let text = text.to_owned();
         let habits = Some(suspicion);
         Self { verdict, measured, observed, text, habits, ..Self::default() }
@@ -350,7 +369,7 @@ fn reply(settings: &PolicySettings, one: &Decided<'_>, event: &Event<&str>) -> S
         }
         (None, _) => match &settings.text {
             Some(template) => expanded(template, one, event),
-            None => TEXT.to_owned(),
+            None => text::OVER_THE_LIMIT.to_owned(),
         },
     }
 }

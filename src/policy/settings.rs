@@ -174,7 +174,7 @@ settings! {
 
 settings! {
     /// `[on.crossing]`: what to do once when a key crosses a limit.
-    pub struct OnCrossing, later 3 {
+    pub struct OnCrossing, later 5 {
         /// Write a line to the log
         log: bool = false, kind::Flag;
         /// Run a program with these arguments
@@ -194,6 +194,11 @@ settings! {
         deny_reply: DenialReply = DenialReply::Reject, kind::OneOf("deny_reply");
         /// Block for these policies alone; the default is all of them
         deny_policies: Vec<String> = Vec::new(), kind::PolicyNames;
+        /// Block an account that raises an alarm of `habits`, where that holds or defers its mail
+        deny_habits: Option<BlockTime> = None, kind::BlockFor;
+        /// Write to the `contact` of an account that crosses a limit of its own, or raises an alarm, at
+        /// most once a day
+        contact: bool = false, kind::Flag;
     }
 }
 
@@ -244,12 +249,16 @@ settings! {
 }
 
 settings! {
-    /// What a table of a policy says of habits, apart from its limits.
-    pub struct HabitsSettings {
+    /// What a table of a policy says of an account, apart from its limits: of its habits, and another
+    /// address of a user.
+    pub struct HabitsSettings, later 1 {
         /// The verdict on mail of an account that sends unlike before; the default is `off`
         habits: Option<OnHabits> = None, kind::OneOf("habits");
         /// How early an alarm is raised; the default is `normal`
         sensitivity: Option<Sensitivity> = None, kind::OneOf("sensitivity");
+        /// In a table of a user only: another address of whoever has the account, to which `contact` of
+        /// `[on.crossing]` writes
+        contact: Option<String> = None, kind::MailAddress;
     }
 }
 
@@ -269,13 +278,14 @@ impl HabitsSettings {
         Self {
             habits: self.habits.or(other.habits),
             sensitivity: self.sensitivity.or(other.sensitivity),
+            contact: self.contact.or(other.contact),
         }
     }
 
     /// Whether it says nothing.
     #[must_use]
     pub fn says_nothing(&self) -> bool {
-        self.habits.is_none() && self.sensitivity.is_none()
+        *self == Self::default()
     }
 
     /// Whether accounts are compared with their habits where this is said.
@@ -285,13 +295,35 @@ impl HabitsSettings {
     }
 }
 
+/// For how long an account is blocked.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    /// By a crossing.
+    pub limits: BlockTime,
+    /// By an alarm of habits.
+    pub habits: BlockTime,
+    /// The reply to its client meanwhile.
+    pub reply: DenialReply,
+}
+
+impl Default for Blocks {
+    /// None is set.
+    fn default() -> Self {
+        OnCrossing::default().blocks("")
+    }
+}
+
 impl OnCrossing {
-    /// For how long a crossing of the policy `name` blocks an account.
+    /// For how long an account is blocked by the policy `name`.
     #[must_use]
-    pub fn blocks(&self, name: &str) -> BlockTime {
+    pub fn blocks(&self, name: &str) -> Blocks {
         let is_meant =
             self.deny_policies.is_empty() || self.deny_policies.iter().any(|n| n == name);
-        self.deny.filter(|_| is_meant).unwrap_or(BlockTime::Kept)
+        Blocks {
+            limits: self.deny.filter(|_| is_meant).unwrap_or(BlockTime::Kept),
+            habits: self.deny_habits.unwrap_or(BlockTime::Kept),
+            reply: self.deny_reply,
+        }
     }
 }
 

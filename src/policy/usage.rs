@@ -4,7 +4,6 @@ use super::key::Key;
 use super::model::Identity;
 use super::word::Field;
 use crate::event::{Event, Origin};
-use crate::store::usage_key;
 
 /// The login or the local account that sends by this event, as it is written there: never what
 /// strangers choose. `None` for the mail server's own mail, and for what a router asks again when
@@ -25,18 +24,17 @@ pub(super) fn has_account(event: &Event<&str>) -> bool {
     !event.system && (event.auth.is_some() || event.client == Origin::Program)
 }
 
-/// Writes the name of the record of `field`, of which the event has a value; nothing, if nothing
-/// is left of that when it is folded.
+/// The key of `field`, of which the event has a value; empty, if nothing is left of that when it is
+/// folded.
 #[cold]
-pub(super) fn write_name(
-    identity: &Identity,
-    field: Field,
-    event: &Event<&str>,
-    name: &mut Vec<u8>,
-) {
-    if let Some(key) = Key::of(identity, &[field], event) {
-        usage_key(key.text.as_bytes(), name);
-    }
+pub(super) fn key(identity: &Identity, field: Field, event: &Event<&str>) -> String {
+    Key::of(identity, &[field], event).map(|key| key.text).unwrap_or_default()
+}
+
+/// Whether a key of one field is of this one.
+#[inline]
+pub(super) fn is_of(field: Field, key: &str) -> bool {
+    key.strip_prefix(field.word()).is_some_and(|rest| rest.starts_with(':'))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 
 mod algorithm;
 mod average;
+pub(crate) mod block;
 pub mod bloom;
 mod bucket;
 pub mod calendar;

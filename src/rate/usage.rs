@@ -180,6 +180,17 @@ pub fn count(
     Some(begins)
 }
 
+/// As [`count`] where that is of the latest quarter of an hour, as it is as a rule; returns the first
+/// words of its day and of its hour. `None` if it is of another, and nothing was counted.
+#[inline]
+pub fn count_on(words: &mut impl Words, at: i64, sent: &Sent) -> Option<[usize; 2]> {
+    let latest = Latest::of(words).filter(|latest| latest.quarter == quarter(at))?;
+    let [day, hour] = [word_of_day(latest.day), word_of_hour(latest.hour())];
+    add(words, day, sent.counts())?;
+    add(words, hour, [sent.recipients, sent.refused])?;
+    Some([day, hour])
+}
+
 #[inline]
 fn add<const N: usize>(words: &mut impl Words, first: usize, counts: [u64; N]) -> Option<()> {
     for (word, more) in (first..).zip(counts).filter(|(_, more)| *more > 0) {

@@ -5,6 +5,7 @@ use std::fmt;
 use redis::{ErrorKind, ServerErrorKind};
 
 use super::record;
+use crate::text;
 use crate::versions::{OtherVersion, USE_THE_LATER};
 
 /// Why checks are not decided.
@@ -106,13 +107,18 @@ pub(super) fn concerns_all(error: &redis::RedisError) -> bool {
     }
 }
 
-/// What a server or a connection has failed with, in words.
+/// What a server or a connection has failed with, in words: one line, whatever the server has
+/// replied, which logs, terminals and the service manager can take.
 fn explain(error: &redis::RedisError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str(&text::printable(words(error).as_bytes()))
+}
+
+fn words(error: &redis::RedisError) -> String {
     if error.is_timeout() {
-        return f.write_str("no reply in time");
+        return "no reply in time".to_owned();
     }
     if error.is_connection_refusal() {
-        return f.write_str("the connection is refused: nothing listens there");
+        return "the connection is refused: nothing listens there".to_owned();
     }
     let meaning = match (error.kind(), error.code()) {
         _ if lacks_password(error) => "a password is missing (password_file)",
@@ -136,13 +142,13 @@ fn explain(error: &redis::RedisError, f: &mut fmt::Formatter<'_>) -> fmt::Result
         (ErrorKind::MasterNameNotFoundBySentinel, _) => "no sentinel knows a primary of this name",
         (ErrorKind::ClusterConnectionNotFound, _) => {
             let detail = error.detail();
-            return f.write_str(detail.unwrap_or("no node of the cluster can be reached"));
+            return detail.unwrap_or("no node of the cluster can be reached").to_owned();
         }
         (ErrorKind::Io, _) => "the connection is broken",
         (ErrorKind::Parse, _) => "what it replies cannot be read, or is cut off",
-        _ => return write!(f, "{error}"),
+        _ => return error.to_string(),
     };
-    write!(f, "{meaning} ({error})")
+    format!("{meaning} ({error})")
 }
 
 /// Whether a password is missing. A server that does not even read a request with as many parts, or

@@ -1,7 +1,7 @@
 //! The crossings of all servers, in one stream: `exirate events deliver` appends those of each
 //! server's journal, and `exirate events` reads it.
 
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::error::RedisError;
 use super::settings::Settings;
@@ -14,7 +14,7 @@ const EVENTS_MAX: u32 = 100_000;
 /// How many are read at once.
 const EVENTS_AT_ONCE: usize = 1000;
 
-/// The stream.
+/// The stream, and what servers publish beside it.
 pub struct SharedEvents(Tool);
 
 /// An event in the stream.
@@ -43,6 +43,10 @@ impl SharedEvents {
     /// The servers cannot be reached.
     pub fn connect(settings: &Settings) -> Result<Self, RedisError> {
         Ok(Self(Tool::open(settings)?))
+    }
+
+    pub(super) fn send(&self, command: &Cmd) -> Result<(), RedisError> {
+        self.0.send(command).map(drop)
     }
 
     /// Appends an event of a server.

@@ -179,9 +179,18 @@ impl UsedForms {
         kept.unpublished = kept.all.iter().cloned().collect();
     }
 
-    /// Adds what is new to the hash.
+    /// Adds what is new to the hash, and what was removed from it.
     pub(super) async fn publish(&self, connection: &Connection) -> Result<(), RedisError> {
-        let new = std::mem::take(&mut self.lock().unpublished);
+        let (mut new, known) = {
+            let mut kept = self.lock();
+            (std::mem::take(&mut kept.unpublished), kept.all.clone())
+        };
+        if new.is_empty() && !known.is_empty() {
+            // Whoever may not look adds nothing again.
+            let Some(there) = fields(connection, KEY).await else { return Ok(()) };
+            let there: HashSet<Vec<u8>> = there.into_iter().map(|(field, _)| field).collect();
+            new = known.difference(&there).cloned().collect();
+        }
         if new.is_empty() {
             return Ok(());
         }

@@ -43,6 +43,8 @@ pub struct SharedRates {
     pub(super) store: RedisStore,
     /// What messages call the servers.
     name: String,
+    /// The name of this server.
+    pub(super) own: Option<String>,
     replace: Loaded,
     /// The database of this server, which has the log of changes.
     local: Box<dyn Inspect>,
@@ -82,7 +84,13 @@ impl SharedRates {
         let store = RedisStore::connect_command(&settings, may_change);
         let store = runtime.block_on(tool::within(settings.deadline, store))?;
         let (name, replace) = (settings.to_string(), Loaded::new(&script::with_shares(REPLACE)));
-        Ok(Self { runtime, store, name, replace, local })
+        Ok(Self { runtime, store, name, own: None, replace, local })
+    }
+
+    /// Has usage be that of all servers, of which this is one.
+    #[must_use]
+    pub fn named(self, server: String) -> Self {
+        Self { own: Some(server), ..self }
     }
 
     pub(super) fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
@@ -198,16 +206,60 @@ impl SharedRates {
                     is_wanted && known.is_new(key)
                 });
             }
-            let asked = (!keys.is_empty()).then(|| self.begin(place, gets(&keys)));
+            let asked = (!keys.is_empty()).then(|| self.begin(place, self.reads(&keys)));
             // All that is asked is sent before anything is visited.
             yield_now().await;
             if let Some((keys, read)) = replace(&mut reads, asked.map(|asked| (keys, asked))) {
-                for (key, reply) in keys.iter().zip(replies(read).await?) {
+                for (key, reply) in keys.iter().zip(self.values(place, &keys, read).await?) {
                     self.visit(key, reply, visit, known)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// The commands that read these keys on a server: one, unless keys are in slots.
+    fn reads(&self, keys: &[Vec<u8>]) -> Vec<Cmd> {
+        match self.store.connection.is_cluster() {
+            true => gets(keys),
+            false => vec![cmd("MGET").arg(keys).take()],
+        }
+    }
+
+    /// The reply to GET for each of these keys, where a server was asked by [`Self::reads`].
+    async fn values(
+        &self,
+        place: &Place,
+        keys: &[Vec<u8>],
+        asked: PendingReplies,
+    ) -> Result<Vec<RedisResult<Value>>, RedisError> {
+        let mut replies = replies(asked).await?;
+        if self.store.connection.is_cluster() {
+            return Ok(replies);
+        }
+        let mut values: Vec<_> = match replies.pop() {
+            Some(Ok(Value::Array(values))) if values.len() == keys.len() => {
+                values.into_iter().map(Ok).collect()
+            }
+            // 0.1.0 needed no right to it.
+            Some(Err(error)) if error.code() == Some("NOPERM") => {
+                keys.iter().map(|_| Ok(Value::Nil)).collect()
+            }
+            Some(Err(error)) => return Err(error.into()),
+            _ => return Err(RedisError::Reply),
+        };
+        // MGET does not tell a value of another type from a key that has expired.
+        let (missing, keys): (Vec<_>, Vec<_>) = values
+            .iter_mut()
+            .zip(keys)
+            .filter(|(value, _)| matches!(value, Ok(Value::Nil)))
+            .map(|(value, key)| (value, key.clone()))
+            .unzip();
+        if !keys.is_empty() {
+            let replies = self.store.connection.send_all_to(place, gets(&keys)).await?;
+            missing.into_iter().zip(replies).for_each(|(value, reply)| *value = reply);
+        }
+        Ok(values)
     }
 
     /// Sends several commands to this server; their replies come later.
@@ -238,7 +290,7 @@ impl SharedRates {
         Ok(())
     }
 
-    fn send_all(
+    pub(super) fn send_all(
         &self,
         place: &Place,
         commands: Vec<Cmd>,
@@ -447,18 +499,30 @@ impl Inspect for SharedRates {
         Ok(unread)
     }
 
-    /// What this server has accepted.
+    /// What this server has accepted, and what others have published of theirs.
     fn for_each_usage(
         &mut self,
         at: i64,
         day: i64,
         visit: &mut dyn FnMut(&[u8], &Usage),
     ) -> Result<Unread, InspectError> {
-        self.local.for_each_usage(at, day, visit)
+        let mut others = self.said(self.all_usage_elsewhere())?;
+        let unread = self.local.for_each_usage(at, day, &mut |identity, usage| {
+            let mut sum = usage.clone();
+            others.take(identity, at, day).iter().for_each(|more| sum += more);
+            visit(identity, &sum);
+        })?;
+        others.for_each(at, day, visit);
+        Ok(unread)
     }
 
     fn usage(&mut self, identity: &[u8], at: i64, day: i64) -> Result<Option<Usage>, InspectError> {
-        self.local.usage(identity, at, day)
+        let elsewhere = self.said(self.usage_elsewhere(identity, at, day))?;
+        let own = self.local.usage(identity, at, day)?;
+        Ok(own.into_iter().chain(elsewhere).reduce(|mut sum, one| {
+            sum += &one;
+            sum
+        }))
     }
 
     fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {

@@ -18,7 +18,7 @@
 //!
 //! Unique events and tags are hashed with the secret in the key `exirate:secret`. The hash
 //! `exirate:servers` has what the servers publish of themselves, `exirate:forms` how the names of
-//! records are made.
+//! records are made, `exirate:usage` what accounts send: see `usage`.
 
 mod connect;
 mod connection;
@@ -42,6 +42,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod tool;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +76,7 @@ pub use servers::{
 pub use servers_file::{read_servers, servers_file, write_servers};
 pub use settings::{Secret, Server, Servers, Settings, Transport};
 pub use state::{SentinelStates, ServerState, ServerStates, examine};
+pub use usage::{PARTS, UsagePart, part_of};
 
 /// A key that the script counts an event in when a connection is made: so a server that
 /// cannot decide is found before it is asked. It expires soon. On a cluster, one of its
@@ -203,16 +205,18 @@ impl RedisStore {
         }
     }
 
-    /// Looks whether the overrides and the secret are still the same.
+    /// Looks whether the overrides and the secret are still the same. Each of these keys may be on
+    /// another node, or be forbidden, or another program's: that keeps nobody from the others.
     ///
     /// # Errors
     /// That cannot be seen. What is known stays in use: on a cluster, other nodes may well decide.
     pub async fn refresh(&self) -> Result<(), RedisError> {
-        if self.secret.check(&self.connection).await? {
+        let looked = self.secret.check(&self.connection).await;
+        if matches!(looked, Ok(true)) {
             self.forms.again();
         }
-        self.forms.publish(&self.connection).await?;
-        self.overrides.refresh(&self.connection).await
+        let read = self.overrides.refresh(&self.connection).await;
+        looked.and(self.forms.publish(&self.connection).await).and(read)
     }
 
     /// Why the store is at another server now, if a majority of the sentinels says so.

@@ -12,7 +12,7 @@ use super::error::RedisError;
 use super::script::Loaded;
 use crate::engine::Check;
 use crate::rate::Timestamp;
-use crate::store::{LIST_HEADER_BYTES, ListFault, Override, Overrides};
+use crate::store::{LIST_BYTES_MAX, LIST_HEADER_BYTES, ListFault, Override, Overrides};
 
 /// The key of the list.
 const KEY: &str = "exirate:overrides";
@@ -52,7 +52,8 @@ impl SharedOverrides {
             Value::BulkString(header) if header == known => return Ok(()),
             _ => {}
         }
-        let bytes = read(connection).await?;
+        // Whatever its size is: a longer one is damaged.
+        let bytes = read(connection, cmd("GETRANGE").arg(KEY).arg(0).arg(LIST_BYTES_MAX)).await?;
         let mut copy = self.lock();
         copy.header = header_of(&bytes).to_vec();
         match decode(bytes) {
@@ -98,7 +99,7 @@ impl SharedOverrides {
 
 /// The list.
 pub(super) async fn list(connection: &Connection) -> Result<Vec<Override>, RedisError> {
-    Ok(decode(read(connection).await?)?.list())
+    Ok(decode(read(connection, cmd("GET").arg(KEY)).await?)?.list())
 }
 
 /// Changes the list in one step; `change` is called again if it changes meanwhile.
@@ -108,7 +109,7 @@ pub(super) async fn change(
 ) -> Result<(), RedisError> {
     let script = Loaded::new(REPLACE);
     for _ in 0..TRIES_MAX {
-        let old = read(connection).await?;
+        let old = read(connection, cmd("GET").arg(KEY)).await?;
         let header = header_of(&old).to_vec();
         let before = decode(old)?.list();
         let mut list = before.clone();
@@ -132,9 +133,9 @@ pub(super) async fn change(
     Err(RedisError::Busy)
 }
 
-/// The list as it is stored; empty if there is none.
-async fn read(connection: &Connection) -> Result<Vec<u8>, RedisError> {
-    match connection.send(cmd("GET").arg(KEY)).await? {
+/// The list as it is stored, which `command` reads; empty if there is none.
+async fn read(connection: &Connection, command: &Cmd) -> Result<Vec<u8>, RedisError> {
+    match connection.send(command).await? {
         Value::Nil => Ok(Vec::new()),
         Value::BulkString(bytes) => Ok(bytes),
         _ => Err(RedisError::Reply),

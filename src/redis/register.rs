@@ -10,6 +10,7 @@ use super::error::RedisError;
 use super::servers::{AgentState, KnownServers, PolicyState, SERVERS, agent_field, policy_field};
 use super::settings::Settings;
 use super::tool::Tool;
+use super::usage;
 use crate::sys::clock;
 
 /// The time of the server that has the hash, and a field of the hash. In a cluster, TIME alone
@@ -147,7 +148,11 @@ impl Register {
     pub fn forget(&self, name: &str) -> Result<bool, RedisError> {
         let fields = [agent_field(name), policy_field(name)];
         let removed = self.0.send(cmd("HDEL").arg(SERVERS).arg(&fields))?;
-        Ok(removed != Value::Int(0))
+        let usage = self.0.send(cmd("HDEL").arg(usage::SERVERS).arg(name))?;
+        for part in 0..usage::PARTS {
+            self.0.send(cmd("DEL").arg(usage::key(name, part)))?;
+        }
+        Ok(removed != Value::Int(0) || usage != Value::Int(0))
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redis::{Value, cmd};
+use redis::{Cmd, Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
 
 use super::connection::Connection;
@@ -17,10 +17,11 @@ use crate::rate::bloom::Event;
 
 /// The key.
 const KEY: &str = "exirate:secret";
+const SECRET_BYTES: usize = 16;
 
 /// The secret itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct StoreSecret([u8; 16]);
+pub(super) struct StoreSecret([u8; SECRET_BYTES]);
 
 impl StoreSecret {
     pub(super) fn new(bytes: [u8; 16]) -> Self {
@@ -94,7 +95,8 @@ impl SharedSecret {
 
     /// The one that the agents use, which this does not create.
     pub(super) async fn look(connection: &Connection) -> Result<Self, RedisError> {
-        read(connection).await?.map(Self::new).ok_or(RedisError::NeverUsed)
+        let read = read(connection, cmd("GET").arg(KEY)).await?;
+        read.map(Self::new).ok_or(RedisError::NeverUsed)
     }
 
     fn new(secret: StoreSecret) -> Self {
@@ -147,18 +149,22 @@ struct FoundSecret {
 
 /// The secret in the store; `known`, if there was none.
 async fn agree(connection: &Connection, known: StoreSecret) -> Result<FoundSecret, RedisError> {
-    if let Some(secret) = read(connection).await? {
+    // Each second: another program's value may be large.
+    let start = cmd("GETRANGE").arg(KEY).arg(0).arg(SECRET_BYTES).clone();
+    if let Some(secret) = read(connection, &start).await? {
         return Ok(FoundSecret { secret, was_missing: false });
     }
     connection.send(cmd("SET").arg(KEY).arg(&known.0[..]).arg("NX")).await?;
-    let secret = read(connection).await?.ok_or(RedisError::ForeignKey(KEY))?;
+    let secret = read(connection, &start).await?.ok_or(RedisError::ForeignKey(KEY))?;
     Ok(FoundSecret { secret, was_missing: true })
 }
 
-/// The secret in the store, if there is one.
-async fn read(connection: &Connection) -> Result<Option<StoreSecret>, RedisError> {
-    match connection.send(cmd("GET").arg(KEY)).await? {
+/// The secret in the store, which `command` reads, if there is one.
+async fn read(connection: &Connection, command: &Cmd) -> Result<Option<StoreSecret>, RedisError> {
+    match connection.send(command).await? {
         Value::Nil => Ok(None),
+        // GETRANGE does not tell a key that is missing from an empty one.
+        Value::BulkString(bytes) if bytes.is_empty() => Ok(None),
         Value::BulkString(bytes) => match bytes.try_into() {
             Ok(secret) => Ok(Some(StoreSecret(secret))),
             Err(_) => Err(RedisError::ForeignKey(KEY)),

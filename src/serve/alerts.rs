@@ -13,13 +13,14 @@ use super::config::{self, Config};
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::supervise::{Unit, start, work_until_stopped};
-use crate::alerts::{Connect, SendOutcome, Sender, Voice};
+use crate::alerts::{Connect, Published, SendOutcome, Sender};
 use crate::cluster::ClusterSettings;
 use crate::place;
 use crate::redis::SharedEvents;
-use crate::spool::{crossings_file, open_directory};
+use crate::spool::crossings_file;
 use crate::sys::users::{become_user, name_of};
 use crate::text;
+use crate::text::Voice;
 use crate::text::time::now;
 
 /// How often it looks whether the journal has changed.
@@ -61,8 +62,7 @@ pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
 
 /// The agent's configuration, where limits are shared and it can be read.
 fn shared_limits(spool: &Path) -> Option<Config> {
-    let directory = open_directory(spool, false).ok()?;
-    let settings = ClusterSettings::read(&directory).ok()??;
+    let settings = ClusterSettings::of(spool).ok()?.1?;
     config::read(&settings.config).ok()?.config
 }
 
@@ -104,6 +104,7 @@ impl Work {
             sendmail: &self.sendmail,
             connect: &connect as &Connect<'_>,
             voice: &AlertsLog,
+            published: Published::default(),
         };
         let file = crossings_file(&self.directory);
         let (mut seen, mut last) = (None, None::<Instant>);

@@ -190,7 +190,7 @@ fn is_journal() -> bool {
 }
 
 /// `text` without characters that would begin a new line or change a terminal.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }

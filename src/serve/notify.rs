@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
+use super::log::one_line;
+
 /// The service manager that started this process, if it wants messages.
 #[derive(Debug)]
 pub struct Manager {
@@ -41,7 +43,7 @@ impl Manager {
 
     /// The daemon listens.
     pub fn ready(&self, status: &str) {
-        self.send(&format!("READY=1\nSTATUS={status}"));
+        self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
     /// The daemon reads its configuration again; [`Manager::ready`] follows.
@@ -61,7 +63,7 @@ impl Manager {
 
     /// What `systemctl status` shows.
     pub fn status(&self, status: &str) {
-        self.send(&format!("STATUS={status}"));
+        self.send(&format!("STATUS={}", one_line(status)));
     }
 
     /// Keep this socket under this name, open also while the daemon does not run. Whether it is kept:

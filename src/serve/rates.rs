@@ -6,11 +6,11 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use super::config;
+use super::config::{self, Config};
 use crate::cluster::ClusterSettings;
 use crate::place;
 use crate::redis::SharedRates;
-use crate::spool::{Options, Spool, open_directory};
+use crate::spool::{Options, Spool};
 use crate::store::Inspect;
 
 /// What the rates are opened for.
@@ -55,8 +55,7 @@ pub(in crate::serve) fn may_use(spool: &Path, purpose: Purpose, unit: &str) -> R
 /// # Errors
 /// They cannot be used, in words.
 pub(in crate::serve) fn open(spool: &Path, purpose: Purpose) -> Result<Box<dyn Inspect>, String> {
-    let directory = open_directory(spool, false).map_err(|error| error.to_string())?;
-    let settings = ClusterSettings::read(&directory).map_err(|error| error.to_string())?;
+    let (_, settings) = ClusterSettings::of(spool).map_err(|error| error.to_string())?;
     let own = own(spool, purpose)?;
     let Some(settings) = settings else { return Ok(Box::new(own)) };
     let checked = match purpose {
@@ -67,20 +66,32 @@ pub(in crate::serve) fn open(spool: &Path, purpose: Purpose) -> Result<Box<dyn I
     let config = checked.config.ok_or_else(|| {
         format!("{file} has errors, or names a password that this user may not read")
     })?;
-    let redis = config.redis;
+    shared(config, purpose, Box::new(own))
+}
+
+/// The rates that servers share, by the configuration of this one's agent; what is of one server
+/// alone is in `local`.
+///
+/// # Errors
+/// They cannot be used, in words.
+pub(in crate::serve) fn shared(
+    config: Config,
+    purpose: Purpose,
+    local: Box<dyn Inspect>,
+) -> Result<Box<dyn Inspect>, String> {
+    let (redis, server) = (config.redis, config.agent.server_name);
     let shared = match purpose {
-        Purpose::Read => SharedRates::look(&redis, Box::new(own)),
-        Purpose::Change => SharedRates::connect(&redis, Box::new(own)),
+        Purpose::Read => SharedRates::look(&redis, local),
+        Purpose::Change => SharedRates::connect(&redis, local),
     };
     let shared =
         shared.map_err(|error| format!("the shared rates at {redis} cannot be used: {error}"))?;
-    Ok(Box::new(shared))
+    Ok(Box::new(shared.named(server)))
 }
 
 /// Whether this server shares its limits, as far as that can be read.
 pub(in crate::serve) fn are_shared(spool: &Path) -> bool {
-    let directory = open_directory(spool, false).ok();
-    directory.is_some_and(|directory| matches!(ClusterSettings::read(&directory), Ok(Some(_))))
+    matches!(ClusterSettings::of(spool), Ok((_, Some(_))))
 }
 
 /// Opens this server's own database.

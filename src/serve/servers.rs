@@ -2,11 +2,16 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::config::{self, Config};
+use super::rates::{Purpose, shared};
 use crate::cluster::ClusterSettings;
 use crate::policy::changes::digest;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::redis::{KnownServer, KnownServers, PolicyState, Register, read_servers, servers_file};
+use crate::store::Inspect;
 use crate::sys::clock;
 use crate::text;
 
@@ -18,6 +23,61 @@ pub(crate) struct Seen {
     pub(crate) known: KnownServers,
     /// The name of this one.
     pub(crate) own: String,
+}
+
+/// A server, as JSON has it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct JsonServer {
+    pub(crate) name: String,
+    /// Whether it is this server.
+    pub(crate) this: bool,
+    /// The digest of its policies.
+    pub(crate) policy: Option<String>,
+    #[serde(flatten)]
+    pub(crate) agent: Option<JsonAgent>,
+}
+
+/// Its agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct JsonAgent {
+    pub(crate) seen_lately: bool,
+    /// In seconds since 1970.
+    pub(crate) seen: u64,
+    pub(crate) release: String,
+    /// In seconds since 1970.
+    pub(crate) started: u64,
+    pub(crate) decisions: u64,
+    /// In seconds.
+    pub(crate) clock_offset: f64,
+    /// How many its agent is configured for.
+    pub(crate) servers: u32,
+    /// The same for agents that count together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) secret: Option<String>,
+    pub(crate) name_conflict: bool,
+}
+
+impl Seen {
+    /// The servers for JSON.
+    pub(crate) fn json(&self) -> Vec<JsonServer> {
+        let one = |(name, server): (&String, &KnownServer)| JsonServer {
+            name: name.clone(),
+            this: *name == self.own,
+            policy: server.policy.as_ref().map(|policy| policy.digest.clone()),
+            agent: server.agent.as_ref().map(|agent| JsonAgent {
+                seen_lately: self.known.is_seen_lately(server),
+                seen: agent.seen,
+                release: agent.release.clone(),
+                started: agent.started,
+                decisions: agent.decisions,
+                clock_offset: agent.clock,
+                servers: agent.servers,
+                secret: agent.secret.map(|secret| format!("{secret:08x}")),
+                name_conflict: agent.conflict,
+            }),
+        };
+        self.known.servers.iter().map(one).collect()
+    }
 }
 
 /// The configuration of the agent.
@@ -49,6 +109,18 @@ pub(crate) fn connect(settings: &ClusterSettings) -> Result<(Register, String), 
     let register = Register::open(&config.redis)
         .map_err(|error| format!("{} cannot be used: {error}", config.redis.servers))?;
     Ok((register, config.agent.server_name))
+}
+
+/// The rates that the servers share, with the configuration of the agent; what is of one server alone
+/// is in `local`.
+///
+/// # Errors
+/// Why the store cannot be used, in words.
+pub(crate) fn rates(
+    settings: &ClusterSettings,
+    local: Box<dyn Inspect>,
+) -> Result<Box<dyn Inspect>, String> {
+    shared(configuration(&settings.config)?, Purpose::Change, local)
 }
 
 /// All servers, as the store has them, else as the agent has written them to its file. The

@@ -3,7 +3,7 @@
 //! [`crate::policy::probe`].
 
 use std::fmt;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -125,7 +125,11 @@ fn probe(spool: &Path, server: SocketAddr, recipients: &[String]) -> Probed {
     let mut probed = Probed::nothing("the session ended before it");
     // What it was at when the connection failed, is untried.
     if let Err(error) = session.run(&ticket, recipients, &mut probed) {
-        let why = format!("the session with {server} ended: {error}");
+        let what = match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => "it does not reply: see its log".into(),
+            _ => error.to_string(),
+        };
+        let why = format!("the session with {server} ended: {what}");
         for found in [&mut probed.auth, &mut probed.rcpt, &mut probed.data] {
             if matches!(found, FoundStage::Untried(_)) {
                 *found = FoundStage::Untried(why.clone());

@@ -46,6 +46,16 @@ pub(crate) fn seconds(text: &[u8]) -> Result<f64, NoInterval> {
     }
 }
 
+/// The seconds of a period that somebody has typed.
+///
+/// # Errors
+/// What would be right.
+#[cfg(feature = "cli")]
+pub(crate) fn typed(text: &str) -> Result<f64, String> {
+    let expected = |_| "expected a period, such as 1h, 30m, 1d12h or 3600".to_owned();
+    seconds(text.as_bytes()).map_err(expected)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{NoInterval, seconds};

@@ -33,7 +33,7 @@ pub use request::{Mode, SpecRequest};
 pub use stored_key::StoredKey;
 #[cfg(feature = "cli")]
 pub(crate) use {
-    interval::{NoInterval as NoPeriod, seconds as period},
+    interval::{NoInterval as NoPeriod, seconds as period, typed as typed_period},
     number::limit,
 };
 

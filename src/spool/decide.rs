@@ -80,6 +80,9 @@ impl Store for Spool {
             Ok(one.decision())
         });
         self.keep_events(events);
+        if let Some(kept) = &mut self.kept {
+            kept.at = decided.as_ref().ok().map(|decision| decision.at);
+        }
         decided
     }
 

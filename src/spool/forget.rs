@@ -1,6 +1,6 @@
 //! Which records may go, because remembering them could change no decision.
 
-use crate::engine::quiet_from;
+use crate::engine::{Block, quiet_from};
 use crate::rate::Timestamp;
 
 use super::format::{BUCKET, State};
@@ -14,9 +14,11 @@ pub(super) const HABITS_KEPT: f64 = 400.0 * 86_400.0;
 pub(super) const USAGE_KEPT: f64 = 36.0 * 86_400.0;
 
 /// Whether a record with this state was last written more than so many seconds ago, or forgotten
-/// by hand.
+/// by hand; not before a block has ended.
 pub(super) fn is_older(state: &State, seconds: f64, now: Timestamp) -> bool {
-    state.is_blank() || now.as_seconds() - state.average().at.as_seconds() > seconds
+    state.is_blank()
+        || now.as_seconds() - state.average().at.as_seconds() > seconds
+            && Block::in_force(state.last_over, now).is_none()
 }
 
 /// Whether a record with this state and algorithm can be forgotten at `now`. `epoch` is

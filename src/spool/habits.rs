@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use crate::engine::{Change, FilterChange, Overridden, RecordKey, State};
+use crate::engine::{Block, Change, FilterChange, Overridden, RecordKey, Remembered, State};
 use crate::rate::habits::{Habits, Sensitivity, Update};
 use crate::rate::{Average, Timestamp};
 pub use crate::store::habits_key;
@@ -165,7 +165,8 @@ impl Spool {
     pub fn habits(&mut self, key: RecordKey<'_>) -> Result<Option<Habits>, SpoolError> {
         let slot = self.database.hashing.place(key);
         self.peek(key, None, |remembered, _| {
-            newest(remembered?.filter?.bits, slot).map(|slot| slot.habits)
+            let Remembered { state, filter } = remembered?;
+            Some(with_block(newest(filter?.bits, slot)?.habits, state.last_over))
         })
     }
 
@@ -184,8 +185,9 @@ impl Spool {
             let read = all.filter_map(|record| {
                 let slot = record.slot(&body.map, &hashing)?;
                 let key = record.record_key(&body.map)?;
-                let bits = record.remembered(&body.map, body.seed)?.filter?.bits;
-                Some((OwnedKey::from(key), newest(bits, slot)?.habits))
+                let Remembered { state, filter } = record.remembered(&body.map, body.seed)?;
+                let habits = with_block(newest(filter?.bits, slot)?.habits, state.last_over);
+                Some((OwnedKey::from(key), habits))
             });
             read.collect()
         };
@@ -208,8 +210,10 @@ impl Locked<'_> {
     /// The slot that was written last.
     fn slot(&self) -> Option<Slot> {
         // Also where no state is sound: a slot has a check of its own.
-        let filter = self.lookup.record?.filter(&self.body.map, self.body.seed)?;
-        newest(filter.bits, self.key_slot)
+        let record = self.lookup.record?;
+        let slot = newest(record.filter(&self.body.map, self.body.seed)?.bits, self.key_slot)?;
+        let last_over = record.current.map_or(0, |current| current.state.last_over);
+        Some(Slot { habits: with_block(slot.habits, last_over), ..slot })
     }
 
     /// Writes the habits: into the slot that was not written last.
@@ -224,16 +228,17 @@ impl Locked<'_> {
         // It is evicted last.
         let rate = if habits.is_suspected(at) { 1.0 } else { share.min(1.0) };
         let average = Average { at: Timestamp { seconds: at, micros: 0 }, rate };
-        let change =
-            Change { state: State::new(average, 1.0, HABITS_KEPT), filter: FilterChange::Keep };
+        let state = State { last_over: habits.block, ..State::new(average, 1.0, HABITS_KEPT) };
+        let change = Change { state, filter: FilterChange::Keep };
         let Locked { file, body, key_slot, key, lookup, .. } = self;
         let map = &mut body.map;
         if let (Some(record), Some((which, sequence))) = (lookup.record, before) {
             let slot = encoded(habits, sequence.wrapping_add(1), *key_slot);
             let offset = record.filter_offset() + (1 - which) * SLOT_BYTES;
             let mut write = || {
-                map.write(offset, &slot)?;
-                record.write_state(map, &change, 0)
+                // Of an alarm that is lost, a block refuses nothing; of a block that is, its alarm would not.
+                record.write_state(map, &change, 0)?;
+                map.write(offset, &slot)
             };
             return write().ok_or_else(AddFailure::lost);
         }
@@ -253,6 +258,12 @@ impl Locked<'_> {
         let slots = NewFilter { bytes: SLOTS_BYTES, epoch: at, fill };
         body.append(file, *key_slot, key, lookup, &change, Some(slots))
     }
+}
+
+/// The habits with the block that the state of their record holds.
+fn with_block(mut habits: Habits, last_over: u32) -> Habits {
+    habits.block = Block::held(last_over).map_or(0, Block::code);
+    habits
 }
 
 /// The problem of a record of habits, if it has one.

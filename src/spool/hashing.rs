@@ -30,6 +30,8 @@ pub(super) struct KeySlot {
     fraction: u32,
     /// The tag in the index entry.
     pub(super) tag: u32,
+    /// The hash of the identity alone.
+    identity: u64,
 }
 
 /// What the key for unique events is derived with.
@@ -67,8 +69,7 @@ impl Hashing {
         let key = key.into();
         let (prefix, identity) = key.name.split_at_checked(key.identity_start).unwrap_or_default();
         let Hash128 { h1, h2 } = self.places.hash(identity);
-        let slot = h2 ^ fold(0, prefix);
-        KeySlot { shard: (h1 >> 56) as u8, fraction: slot as u32, tag: (slot >> 32) as u32 }
+        KeySlot::of((h1 >> 56) as u8, h2, prefix)
     }
 
     /// The hash of a recipient or a network, of which habits have some bits.
@@ -98,6 +99,18 @@ pub(super) fn fold(start: u64, text: &[u8]) -> u64 {
 }
 
 impl KeySlot {
+    #[inline]
+    fn of(shard: u8, identity: u64, prefix: &[u8]) -> Self {
+        let slot = identity ^ fold(0, prefix);
+        Self { shard, fraction: slot as u32, tag: (slot >> 32) as u32, identity }
+    }
+
+    /// The position of another record of the same identity, whose name has this before it.
+    #[inline]
+    pub(super) fn beside(self, prefix: &[u8]) -> Self {
+        Self::of(self.shard, self.identity, prefix)
+    }
+
     /// The hash of the record's name.
     pub(super) fn hash(self) -> u64 {
         u64::from(self.tag) << 32 | u64::from(self.fraction)
@@ -133,6 +146,7 @@ mod tests {
             let place = hashing.place(key);
             assert_eq!(place.shard, alone.shard);
             assert_ne!((place.fraction, place.tag), (alone.fraction, alone.tag));
+            assert_eq!(alone.beside(prefix.as_bytes()), place);
         }
     }
 

@@ -69,9 +69,9 @@ impl Body {
     }
 
     /// Prefetches what [`Body::find`] will most likely read while the kernel takes the
-    /// lock. Nothing that is read here is used.
+    /// lock, and `further` places of the record. Nothing that is read here is used.
     #[inline]
-    pub(super) fn prefetch(&self, key_slot: KeySlot, second: i64) {
+    pub(super) fn prefetch(&self, key_slot: KeySlot, second: i64, further: [usize; 2]) {
         // The file's length must be checked first.
         if self.checked != second {
             return;
@@ -79,8 +79,8 @@ impl Body {
         let start = key_slot.start(self.capacity);
         let mut entries = (start..self.capacity.min(start + 16)).map_while(|slot| self.entry(slot));
         if let Some((_, offset)) = entries.find(|&(tag, _)| tag == key_slot.tag) {
-            for line in 0..3 {
-                self.map.prefetch(offset.saturating_add(line * 64));
+            for place in [0, 64, 128, further[0], further[1]] {
+                self.map.prefetch(offset.saturating_add(place));
             }
         }
         self.map.prefetch(FLAGS);

@@ -4,6 +4,7 @@ use std::fs::File;
 
 use crate::engine::{Change, RecordKey, Remembered};
 use crate::rate::Timestamp;
+use crate::store::USAGE;
 use crate::sys::clock;
 use crate::sys::lock::{Guard, LockKind};
 
@@ -15,7 +16,7 @@ use super::index::Lookup;
 use super::live_records;
 use super::rebuild::{self, Outcome, Reason};
 use super::shard::{Body, Condition, Shard};
-use super::{Spool, SpoolError};
+use super::{LockedCheck, Spool, SpoolError};
 
 /// The least unused heap, in bytes, that is worth a rebuild.
 const DEAD_MIN: u64 = 64 * 1024;
@@ -88,7 +89,10 @@ impl Spool {
             let Some(mut shard) = found else { break };
             let Shard { file, body } = &mut *shard;
             let second = clock::coarse_seconds();
-            body.prefetch(key_slot, second);
+            body.prefetch(key_slot, second, [0; 2]);
+            if self.keeps_lock {
+                body.prefetch(key_slot.beside(USAGE), second, self.counted_at);
+            }
             let path = || self.database.path_of(&shard_name(number));
             let guard = match is_kept {
                 true => Guard::of_kept(file),
@@ -122,7 +126,7 @@ impl Spool {
             match self.keeps_lock {
                 true => {
                     guard.keep();
-                    self.kept = Some(number);
+                    self.kept = Some(LockedCheck { slot: key_slot, at: None });
                 }
                 false => drop(guard),
             }

@@ -78,6 +78,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use crate::engine::{RecordKey, Remembered};
+use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
 use crate::store::Overrides;
 use crate::sys::fork;
@@ -106,6 +107,7 @@ pub use verify::{Report, ShardReport};
 
 use database::{Database, shard_name};
 use format::SHARDS;
+use hashing::KeySlot;
 use shard::{Body, Shard};
 
 /// The overrides as this process knows them.
@@ -121,6 +123,15 @@ struct KnownOverrides {
     /// The second of the coarse clock in which the mapped file was last found to be
     /// `database`.
     checked: i64,
+}
+
+/// A check whose shard, which is in the table, is still locked.
+#[derive(Clone, Copy, Debug)]
+struct LockedCheck {
+    /// The record for which it was taken.
+    slot: KeySlot,
+    /// When a check was decided under it.
+    at: Option<Timestamp>,
 }
 
 /// The spool database, open.
@@ -141,8 +152,11 @@ pub struct Spool {
     events: Vec<events::entry::PendingEvent>,
     /// Whether locks are kept: see [`crate::store::Store::keep_lock`].
     keeps_lock: bool,
-    /// The shard whose lock is kept. It is in the table.
-    kept: Option<u8>,
+    /// The lock that is kept.
+    kept: Option<LockedCheck>,
+    /// Where in its record the usage of an account was counted last: that of the next one is counted
+    /// there as well, as a rule.
+    counted_at: [usize; 2],
 }
 
 impl Spool {
@@ -216,6 +230,7 @@ impl Spool {
             events: Vec::new(),
             keeps_lock: false,
             kept: None,
+            counted_at: [0; 2],
         }
     }
 
@@ -302,7 +317,7 @@ impl Spool {
     /// Takes a shard out of the table whose lock was kept.
     #[inline]
     fn take_kept(&mut self, number: u8) -> Option<Box<Shard>> {
-        self.kept.take_if(|kept| *kept == number)?;
+        self.kept.take_if(|kept| kept.slot.shard == number)?;
         self.shards.get_mut(usize::from(number)).and_then(Option::take)
     }
 
@@ -310,8 +325,8 @@ impl Spool {
     /// several do so in ascending order.
     #[inline]
     fn release_lock(&mut self) {
-        if let Some(number) = self.kept.take()
-            && let Some(Some(shard)) = self.shards.get(usize::from(number))
+        if let Some(kept) = self.kept.take()
+            && let Some(Some(shard)) = self.shards.get(usize::from(kept.slot.shard))
             // Else it is the parent's.
             && self.process == fork::process()
         {

@@ -4,6 +4,7 @@ use crate::engine::{self, AlgorithmKind, Change, Filter, Kind, RecordKey, Rememb
 use crate::rate::bloom::{self, Event};
 use crate::rate::share::Booked;
 use crate::rate::{Algorithm, Average, Timestamp, calendar, usage};
+use crate::store::USAGE;
 use crate::sys::mapping::Mapping;
 
 use super::format::{
@@ -323,6 +324,27 @@ impl Record {
         };
         let vouched_for = is_known && record.current.is_some();
         (vouched_for || record.head_is_sound(map, seed)?).then_some(record)
+    }
+
+    /// The record of usage of an account, if it is at `offset` and was not forgotten; without its
+    /// state.
+    #[inline]
+    pub(super) fn of_usage(
+        map: &Mapping,
+        offset: usize,
+        seed: u32,
+        identity: &[u8],
+    ) -> Option<Self> {
+        let record = Self::outline(map, offset)?;
+        let is_it = record.codes == codes(Kind::Usage, AlgorithmKind::MovingAverage)
+            && record.filter_bytes == Some(USAGE_BYTES)
+            && record.identity_start == USAGE.len()
+            && record.key(map)?.strip_prefix(USAGE) == Some(identity);
+        if !is_it {
+            return None;
+        }
+        unseal_epoch(map.u64(record.offset + EPOCH)?, seed)?;
+        Some(record)
     }
 
     /// The fields of a head, if they are possible: its sizes agree, and the whole record

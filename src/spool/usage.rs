@@ -8,7 +8,7 @@
 use crate::engine::{Change, FilterChange, RecordKey, State};
 use crate::rate::usage::{self, Usage, WORDS, Words};
 use crate::rate::{Average, Timestamp};
-use crate::store::{Counting, OwnedKey};
+use crate::store::{Counting, OwnedKey, USAGE, usage_key};
 use crate::sys::mapping::Mapping;
 
 use super::apply::{AddFailure, NewFilter};
@@ -72,28 +72,44 @@ impl Spool {
         counting: &Counting<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<(), SpoolError> {
-        let Counting { key, .. } = *counting;
-        let now = clock();
-        let place = self.database.hashing.place(key);
-        // As a rule the lock of a check of this account is still held.
-        if let Some(mut shard) = self.take_kept(place.shard) {
-            let body = &mut shard.body;
-            let record = body.find(place, key).record;
-            let counted = record.and_then(|record| {
-                record.filter(&body.map, body.seed).map(drop)?;
-                count_in(&record, &mut body.map, place, counting, now)
-            });
-            self.kept = Some(place.shard);
-            self.put_shard(shard);
-            if counted.is_some() {
-                return Ok(());
-            }
+        let now = self.kept.and_then(|kept| kept.at).unwrap_or_else(clock);
+        match self.count_under_kept_lock(counting, now) {
+            Some(()) => Ok(()),
+            None => self.count_under_lock(counting, now),
         }
+    }
+
+    /// As above where the lock of a check of this account is still held, as it is as a rule, and
+    /// its record is that of this quarter of an hour already; `None` if it is not, and nothing was
+    /// counted.
+    ///
+    /// If the check was of somebody else, there is no such record at the place.
+    #[inline]
+    fn count_under_kept_lock(&mut self, counting: &Counting<'_>, now: Timestamp) -> Option<()> {
+        let kept = self.kept?;
+        let place = kept.slot.beside(USAGE);
+        let body = &mut self.shards.get_mut(usize::from(kept.slot.shard))?.as_mut()?.body;
+        let record = body.usage_of(place, counting.identity)?;
+        let offset = record.filter_offset();
+        let mut words = Mapped { map: &mut body.map, offset, seed: seed(place) };
+        let counted = usage::count_on(&mut words, now.seconds, &counting.sent)?;
+        self.counted_at = counted.map(|word| offset - record.offset + word * WORD_BYTES);
+        Some(())
+    }
+
+    #[cold]
+    fn count_under_lock(
+        &mut self,
+        counting: &Counting<'_>,
+        now: Timestamp,
+    ) -> Result<(), SpoolError> {
+        let mut name = Vec::new();
+        let key = usage_key(counting.identity, &mut name);
         self.locked(key, false, |locked| locked.count(counting, now))
     }
 
     /// What an account has sent until the second `at`, which is in this `day`. `key` is that of
-    /// [`usage_key`](crate::store::usage_key).
+    /// [`usage_key`].
     ///
     /// # Errors
     /// The database could not be used.
@@ -110,8 +126,7 @@ impl Spool {
         })
     }
 
-    /// Calls `visit` with the key and the usage of each account, in no particular order, and
-    /// returns what had to be left out. `at` and `day` are as above.
+    /// As [`Spool::for_each_usage_words`], with the usage. `at` and `day` are as above.
     ///
     /// # Errors
     /// The database's directory cannot be used; nothing has been visited.
@@ -121,21 +136,48 @@ impl Spool {
         day: i64,
         mut visit: impl FnMut(OwnedKey, Usage),
     ) -> Result<LeftOut, SpoolError> {
+        self.for_each_usage_words(|key, words| visit(key, Usage::of(words, at, day)))
+    }
+
+    /// Calls `visit` with the key and the words of each account, in no particular order, and
+    /// returns what had to be left out.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used; nothing has been visited.
+    pub fn for_each_usage_words(
+        &mut self,
+        mut visit: impl FnMut(OwnedKey, &[u64; WORDS]),
+    ) -> Result<LeftOut, SpoolError> {
         let hashing = self.database.hashing.clone();
-        let read = |body: &Body| -> Vec<(OwnedKey, Usage)> {
+        let read = |body: &Body| -> Vec<(OwnedKey, [u64; WORDS])> {
             let all = body.records().flatten().filter(Record::is_of_usage);
             let read = all.filter_map(|record| {
                 let seed = seed(record.slot(&body.map, &hashing)?);
                 let key = record.record_key(&body.map)?;
                 let bits = record.remembered(&body.map, body.seed)?.filter?.bits;
-                Some((OwnedKey::from(key), Usage::of(&Stored { bits, seed }, at, day)))
+                let stored = Stored { bits, seed };
+                Some((OwnedKey::from(key), std::array::from_fn(|word| stored.get(word))))
             });
             read.collect()
         };
         let shards = self.each_shard(read, |all| {
-            all.into_iter().for_each(|(key, usage)| visit(key, usage));
+            all.into_iter().for_each(|(key, words)| visit(key, &words));
         })?;
         Ok(LeftOut { shards, ..LeftOut::default() })
+    }
+}
+
+impl Body {
+    /// The record of an account, which is at `place`.
+    ///
+    /// Its state is not read, and no checksum computed: all of its layout follows from its name, and
+    /// each word is sealed.
+    #[inline]
+    fn usage_of(&self, place: KeySlot, identity: &[u8]) -> Option<Record> {
+        let first = place.start(self.capacity);
+        let mut entries = (first..self.capacity).map_while(|slot| self.entry(slot));
+        let (_, offset) = entries.find(|&(tag, _)| tag == place.tag)?;
+        Record::of_usage(&self.map, offset, self.seed, identity)
     }
 }
 
@@ -150,7 +192,8 @@ fn count_in(
 ) -> Option<()> {
     let mut words = Mapped { map, offset: record.filter_offset(), seed: seed(place) };
     let day = || (counting.day)(now.seconds);
-    if usage::count(&mut words, now.seconds, day, &counting.sent)? {
+    // Without a state, as after damage, nobody is shown the counts.
+    if usage::count(&mut words, now.seconds, day, &counting.sent)? || record.current.is_none() {
         record.write_state(map, &last_sent(now), 0)?;
     }
     Some(())

@@ -1,5 +1,6 @@
 //! Accounts with habits, and those that a key may mean.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::key_text;
@@ -7,10 +8,12 @@ use crate::history::explain::rule::{self, SaidOfHabits};
 use crate::identity::Field;
 use crate::identity::fold::split_field;
 use crate::policy::image::{Image, PolicyFile};
-use crate::rate::habits::{Habits, Sensitivity};
-use crate::spool::{Spool, SpoolError};
+use crate::policy::word::OnHabits;
+use crate::rate::habits::{Answer, Habits, Sensitivity, UNTIL_ANSWERED};
+use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{OwnedKey, Target, habits_key, names};
 use crate::text;
+use crate::text::time::now;
 
 /// An account with habits.
 #[derive(Debug)]
@@ -50,6 +53,24 @@ impl Account {
     }
 }
 
+/// Whether the mail of an account is refused at `now` for an alarm that has blocked it, where this
+/// becomes of the mail of a suspected one.
+pub(crate) fn is_refused(habits: &Habits, on: OnHabits, now: i64) -> bool {
+    matches!(on, OnHabits::Hold | OnHabits::Defer) && habits.blocked(now).is_some()
+}
+
+/// `until 2026-12-31 18:00:00 CET (for 3d)`, as a suspicion ends.
+pub(crate) fn until(end: i64, now: i64) -> String {
+    match end {
+        UNTIL_ANSWERED => "until somebody answers".to_owned(),
+        _ => format!(
+            "until {} (for {})",
+            text::time::local_second(end),
+            text::rough((end - now) as f64)
+        ),
+    }
+}
+
 /// The accounts with habits that `target` may mean.
 ///
 /// # Errors
@@ -64,6 +85,24 @@ pub(crate) fn with_habits(spool: &mut Spool, target: &Target) -> Result<Vec<Acco
         }
     }
     Ok(found)
+}
+
+/// The accounts of a database that habits suspect, or that somebody has called stolen, without the
+/// field: nobody should exempt these for what they have sent.
+pub(crate) fn suspected_names(spool: &Path) -> BTreeSet<String> {
+    let spool = Spool::open_existing(spool, Options::default()).ok();
+    let (mut names, now) = (BTreeSet::new(), now().seconds);
+    if let Some(mut spool) = spool {
+        // Of what cannot be read, nobody is named.
+        let _ = spool.for_each_habits(|key, habits| {
+            if habits.is_suspected(now) || habits.answer() == Some(Answer::Stolen) {
+                let identity = String::from_utf8_lossy(key.key().identity()).into_owned();
+                let name = identity.split_once(':').map(|(_, name)| name.to_owned());
+                names.extend(name.into_iter().chain([identity]));
+            }
+        });
+    }
+    names
 }
 
 /// What the policies in use say of the habits of accounts.

@@ -13,8 +13,7 @@ use crate::rate::habits::{Answer, RecipientsKept};
 use crate::spool::habits::AlarmAnswer;
 use crate::spool::{Spool, SpoolError};
 use crate::store::Override;
-use crate::text;
-use crate::text::{counted, counted_or_no};
+use crate::text::{self, counted, counted_or_no};
 
 /// Why a stolen account is denied, where nobody says more.
 pub(crate) const REASON: &str = "password stolen";
@@ -32,22 +31,24 @@ pub(crate) fn accept(
     account: &Account,
     in_use: &InUse,
     by: &mut Changer,
-) -> Result<Option<String>, SpoolError> {
+) -> Result<Option<Vec<String>>, SpoolError> {
     let accepted = spool.answer_habits(account.key.key(), AlarmAnswer::Accepted)?;
     let Some(at) = account.habits.alarm_at().filter(|_| accepted) else { return Ok(None) };
     let key = account.shown();
     by.log(spool, format_args!("habits accept alarm={} key={key}", text::iso_second(at)));
     let at = text::time::local_second(at);
-    let remembered = remembered(account, in_use);
-    Ok(Some(format!("{key} is no longer suspected: the alarm of {at} was the owner; {remembered}")))
+    let mut said = vec![format!("{key} is no longer suspected: the alarm of {at} was the owner")];
+    said.extend(remembered(account, in_use));
+    Ok(Some(said))
 }
 
-/// How long the recipients stay known that led to the alarm, and what to do where that is not long.
-fn remembered(account: &Account, in_use: &InUse) -> String {
+/// How long the recipients stay known that led to the alarm, and what to do where that is not long:
+/// a sentence each.
+fn remembered(account: &Account, in_use: &InUse) -> Vec<String> {
     let habits = &account.habits;
     let remembered = habits.remembered();
     let RecipientsKept { new, others, days } = remembered;
-    let mut said = match others {
+    let mut known = match others {
         _ if new == 0 => "there were no new recipients".to_owned(),
         0 => format!("its {new} new recipients are more than an account remembers"),
         _ => {
@@ -57,25 +58,28 @@ fn remembered(account: &Account, in_use: &InUse) -> String {
     };
     if new > 0 && others > 0 && days < A_YEAR {
         let days = counted(days.ceil() as u64, "day", "days");
-        let _ = write!(said, ", at its usual pace in {days}");
+        let _ = write!(known, ", at its usual pace in {days}");
     }
+    let mut said = vec![known];
     let held = habits.held();
     if held > 0 {
         let held = counted(held, "message that was held", "messages that were held");
-        let _ = write!(said, "; those of {held} are not known yet");
+        said.push(format!("those of {held} are not known yet"));
     }
     if remembered.is_too_many() || held > new {
         let (name, at) = (text::shell(&account.name()), habits.at());
         let policy = in_use.said(account, at).map_or_else(|| "NAME".to_owned(), |said| said.policy);
         let identity = account.identity();
         let user = identity.split_once(':').map_or(&*identity, |(_, user)| user);
-        let _ = write!(
-            said,
-            "; so a mailing to them that is repeated may raise an alarm again. Before it, run `exirate \
-             allow {name} --until 2h`, or exempt the account, by a line behind [policy.{policy}] in \
-             the policy file, and in each other policy with habits: user.{} = {{ habits = \"off\" }}",
+        said.push(format!(
+            "a mailing to them that is repeated may raise an alarm again: before it, run `exirate \
+             allow {name} --until 2h`"
+        ));
+        said.push(format!(
+            "or exempt the account, by a line behind [policy.{policy}] in the policy file, and in \
+             each other policy with habits: user.{} = {{ habits = \"off\" }}",
             toml_string(user)
-        );
+        ));
     }
     said
 }

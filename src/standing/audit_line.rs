@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::key_text::{self, unescape_one};
+use super::key_text::{self, unescaped};
 use super::one_key::{NotOne, OneKey};
 use super::pattern::{Pattern, Syntax};
 use super::scope::Sight;
@@ -134,27 +134,6 @@ fn name(who: &str) -> String {
         (None, None, Some(uid), _) | (None, None, None, Some(uid)) => user(uid),
         (None, None, None, None) => text::printable(OsStr::new(who).as_bytes()),
     }
-}
-
-/// The bytes that an escaped text stands for.
-fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match unescape_one(after).filter(|_| byte == b'\\') {
-            Some((Ok(c), after)) => {
-                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = after;
-            }
-            Some((Err(byte), after)) => {
-                bytes.push(byte);
-                rest = after;
-            }
-            None => bytes.push(byte),
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

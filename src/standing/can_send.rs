@@ -5,6 +5,7 @@ use super::key_state::{KeyState, passes};
 use super::override_state::{self, end};
 use super::totals::{Totals, called};
 use super::words;
+use crate::rate::habits::UNTIL_ANSWERED;
 use crate::rate::{Timestamp, Wait};
 use crate::store::{FOREVER, Override, Target};
 
@@ -93,8 +94,8 @@ impl<'a> CanSend<'a> {
             why.push(format!("suspected for its habits, so its mail is {verdict}"));
             let left = until.saturating_sub(self.now.seconds) as f64;
             wait = wait.map(|wait| match wait {
-                Wait::Seconds(one) => Wait::Seconds(one.max(left)),
-                Wait::Never => Wait::Never,
+                Wait::Seconds(one) if until < UNTIL_ANSWERED => Wait::Seconds(one.max(left)),
+                Wait::Seconds(_) | Wait::Never => Wait::Never,
             });
         }
         if why.is_empty() {

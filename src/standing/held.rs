@@ -1,5 +1,6 @@
-//! The messages that policies hold: what is known of one, what can be done with it, and which were
-//! held for an alarm of habits. `mta::held` has the queues of the mail servers.
+//! The messages that policies hold, and those that wait for room within a limit at delivery: what is
+//! known of one, what can be done with it, and which were held for an alarm of habits. `mta::held`
+//! has the queues of the mail servers.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,6 +12,7 @@ use super::accounts::Account;
 use super::changer::Changer;
 use super::key_text;
 use crate::policy::habits::is_held_for_habits;
+use crate::spec;
 use crate::spool::Spool;
 use crate::spool::habits::habits_key;
 use crate::store::Target;
@@ -19,14 +21,32 @@ use crate::text::{self, counted, printable};
 /// A message may be marked so many seconds before the alarm that it raises: by two clocks.
 const LAG: i64 = 2;
 
-/// A message that a policy holds.
+/// What keeps a message in the queue.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HeldState {
+    /// It is held until somebody releases it.
+    #[default]
+    Held,
+    /// It leaves as soon as a limit at delivery allows.
+    Waiting,
+}
+
+/// A message that a policy holds, or that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeldMessage {
     /// Its name in the queue.
     pub(crate) id: String,
-    /// Since when it is held, in seconds since 1970.
+    #[serde(default)]
+    pub(crate) state: HeldState,
+    /// Since when it is held, or in the queue, in seconds since 1970.
     pub(crate) at: i64,
-    /// The policy that holds it.
+    /// About when its last recipient leaves, if it waits and that can be computed.
+    #[serde(default)]
+    pub(crate) until: Option<i64>,
+    /// The policy that holds it, or over whose limit it is.
     pub(crate) policy: String,
     /// Who was counted, as in `auth:alice@example.org`.
     pub(crate) key: Vec<u8>,
@@ -34,7 +54,7 @@ pub(crate) struct HeldMessage {
     pub(crate) why: String,
     /// The envelope's sender.
     pub(crate) sender: String,
-    /// How many recipients it has.
+    /// How many recipients have not received it; if it waits, how many addresses wait.
     pub(crate) recipients: u64,
     /// Its size in bytes.
     pub(crate) size: u64,
@@ -54,12 +74,23 @@ impl HeldMessage {
 /// name. `exim/acl_policy.conf` writes it.
 pub(crate) const UNDECIDED: &str = "(undecided)";
 
-/// The held messages of a queue.
+/// The held messages of a queue, and those that wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Held {
     pub(crate) messages: Vec<HeldMessage>,
+    #[serde(default)]
+    pub(crate) waiting: Vec<HeldMessage>,
     /// What could not be read, and why.
     pub(crate) unread: Vec<String>,
+}
+
+impl Held {
+    /// All of its messages, first those that are held.
+    pub(crate) fn into_messages(self) -> Vec<HeldMessage> {
+        let Self { mut messages, waiting, .. } = self;
+        messages.extend(waiting);
+        messages
+    }
 }
 
 /// What else is known of a message.
@@ -78,7 +109,7 @@ pub(crate) trait HoldQueue {
         None
     }
 
-    /// The messages that policies hold.
+    /// The messages that policies hold, and those that wait.
     ///
     /// # Errors
     /// The queue cannot be read.
@@ -90,7 +121,8 @@ pub(crate) trait HoldQueue {
     /// It cannot be read, or is gone.
     fn details(&self, id: &str) -> Result<Details, String>;
 
-    /// Has these messages delivered, from now on, as others are: the outcome of each, in order.
+    /// Has these messages delivered, from now on, as others are, or at once, if they wait: the
+    /// outcome of each, in order.
     fn release(&self, ids: &[&str]) -> Vec<Result<(), String>>;
 
     /// Removes these messages, so that nobody gets them: the outcome of each, in order.
@@ -107,20 +139,25 @@ pub(crate) trait HoldQueue {
     }
 }
 
-/// A message that a policy holds.
+/// A message that a policy holds, or that waits for room within a limit at delivery.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HeldJson {
     /// Its name in the queue.
     id: String,
+    /// Whether it is held until it is released, or leaves as soon as the limit allows.
+    state: HeldState,
     /// Who was counted, as the routes and commands take it.
     key: String,
-    /// The policy that holds it.
+    /// The policy that holds it, or over whose limit it is.
     policy: String,
-    /// Since when, in seconds since 1970.
+    /// Since when, in seconds since 1970; if it waits, when it was received.
     at: i64,
+    /// About when the last recipient that waits leaves, in seconds since 1970; null if it is held,
+    /// or that is not known.
+    until: Option<i64>,
     /// The envelope's sender.
     sender: String,
-    /// How many recipients have not received it.
+    /// How many recipients have not received it; if it waits, how many addresses wait.
     recipients: u64,
     /// Its size.
     bytes: u64,
@@ -130,9 +167,10 @@ pub(crate) struct HeldJson {
 
 impl HeldJson {
     pub(crate) fn of(message: &HeldMessage) -> Self {
-        let HeldMessage { id, at, policy, key, why, sender, recipients, size, .. } =
+        let HeldMessage { id, state, at, until, policy, key, why, sender, recipients, .. } =
             message.clone();
-        Self { id, key: key_text::key(&key), policy, at, sender, recipients, bytes: size, why }
+        let (key, bytes) = (key_text::key(&key), message.size);
+        Self { id, state, key, policy, at, until, sender, recipients, bytes, why }
     }
 }
 
@@ -253,12 +291,43 @@ pub(crate) struct Dealt<'m> {
     pub(crate) failed: Vec<(&'m HeldMessage, String)>,
 }
 
-/// `7 messages of it are held, the first since 2026-11-27 10:00:00 UTC`; `None` without any.
+/// `7 messages of it are held, since 2026-11-27 10:00:00 UTC`, or `wait, the first since …`, of messages
+/// in one state; `None` without any.
 pub(crate) fn sentence(messages: &[&HeldMessage], key: &str) -> Option<String> {
-    let first = messages.iter().map(|message| message.at).min()?;
-    let are = counted(messages.len(), "message", "messages");
-    let verb = if messages.len() == 1 { "is" } else { "are" };
-    Some(format!("{are} of {key} {verb} held, since {}", text::time::local_second(first)))
+    let first = messages.iter().min_by_key(|message| message.at)?;
+    let count = counted(messages.len(), "message", "messages");
+    let verb = match (first.state, messages.len()) {
+        (HeldState::Held, 1) => "is held",
+        (HeldState::Held, _) => "are held",
+        (HeldState::Waiting, 1) => "waits",
+        (HeldState::Waiting, _) => "wait",
+    };
+    let since = text::time::local_second(first.at);
+    Some(format!("{count} of {key} {verb}, since {since}"))
+}
+
+/// Computes about when each of these messages, which wait, has left: the recipients of one key leave
+/// one after the other, the oldest message first, as fast as its limit allows.
+pub(crate) fn estimate(waiting: &mut [HeldMessage], now: i64) {
+    waiting.sort_by(|a, b| (&a.policy, &a.key, a.at, &a.id).cmp(&(&b.policy, &b.key, b.at, &b.id)));
+    for of_key in waiting.chunk_by_mut(|a, b| a.policy == b.policy && a.key == b.key) {
+        let mut before = 0;
+        for message in of_key {
+            before += message.recipients;
+            let wait = seconds_each(&message.why).map(|each| each * before as f64);
+            message.until = wait.map(|wait| now.saturating_add(wait.ceil() as i64));
+        }
+    }
+}
+
+/// The seconds for each recipient by the limit in `61.0 recipients, limit 60/1m`; `None` if it limits
+/// something else.
+fn seconds_each(why: &str) -> Option<f64> {
+    let (measured, limit) = why.split_once(", limit ")?;
+    measured.ends_with("recipients").then_some(())?;
+    let (count, period) = limit.split_once('/')?;
+    let count: f64 = count.parse().ok().filter(|count| *count > 0.0)?;
+    Some(spec::period(period.as_bytes()).ok()? / count)
 }
 
 #[cfg(test)]
@@ -268,6 +337,36 @@ mod tests {
 
     fn message(at: i64, key: &str, why: &str) -> HeldMessage {
         HeldMessage { at, key: key.into(), why: why.to_owned(), ..HeldMessage::default() }
+    }
+
+    #[test]
+    fn those_of_a_key_leave_one_after_the_other() {
+        let one = |at, key, recipients, why| HeldMessage {
+            state: HeldState::Waiting,
+            recipients,
+            ..message(at, key, why)
+        };
+        let pace = "61.0 recipients, limit 60/1m";
+        let mut all = [
+            one(30, "destination:google", 120, pace),
+            one(10, "destination:google", 30, pace),
+            one(20, "destination:yahoo", 5, "1.0 recipients, limit 0.5/1h"),
+            one(20, "auth:a", 5, "9.0 messages, limit 5/1h"),
+            one(20, "auth:b", 5, "denied"),
+            one(20, "auth:c", 5, "9.0 recipients, limit 0/1h"),
+        ];
+        estimate(&mut all, 1000);
+        let of = |key: &str| {
+            all.iter().filter(|one| one.key == key.as_bytes()).map(|one| one.until).collect()
+        };
+        let google: Vec<_> = of("destination:google");
+        assert_eq!(google, [Some(1030), Some(1150)]);
+        let yahoo: Vec<_> = of("destination:yahoo");
+        assert_eq!(yahoo, [Some(1000 + 36_000)]);
+        for key in ["auth:a", "auth:b", "auth:c"] {
+            let unknown: Vec<_> = of(key);
+            assert_eq!(unknown, [None], "{key}");
+        }
     }
 
     #[test]

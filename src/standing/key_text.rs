@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::identity::fold::split_field;
-use crate::spec::StoredKey;
+use crate::spec::{self, StoredKey};
 use crate::sys::users;
 use crate::text;
 
@@ -98,17 +98,9 @@ pub(crate) fn period<'a>(key: &RecordKey<'a>) -> Option<&'a [u8]> {
 /// The period in seconds that the name of a record has.
 pub(crate) fn period_seconds(key: &RecordKey<'_>) -> Option<f64> {
     match policy(key) {
-        Some(policy) => std::str::from_utf8(policy.window).ok().and_then(parse_period),
+        Some(policy) => spec::period(policy.window).ok(),
         None => parts(key)?.period_seconds(),
     }
-}
-
-/// A period in seconds, written as in a spec.
-pub(crate) fn parse_period(text: &str) -> Option<f64> {
-    // Parsed as part of a stored key, so that both are read alike.
-    let stored = format!("{text}/per_mail/");
-    let parts = StoredKey::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
-    parts.and_then(|parts| parts.period_seconds())
 }
 
 /// What the administrator calls the key of a record.
@@ -147,6 +139,27 @@ pub(crate) fn looks_stored(text: &[u8]) -> bool {
         let is_period = parts.period_seconds().is_some();
         is_mode && (is_period || parts.period == b"*") || is_period && parts.mode == b"*"
     })
+}
+
+/// The bytes that an escaped text stands for.
+pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match unescape_one(after).filter(|_| byte == b'\\') {
+            Some((Ok(c), after)) => {
+                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = after;
+            }
+            Some((Err(byte), after)) => {
+                bytes.push(byte);
+                rest = after;
+            }
+            None => bytes.push(byte),
+        }
+    }
+    bytes
 }
 
 /// Reads what follows a backslash in escaped text: a character, or a byte of

@@ -1,8 +1,7 @@
 //! What still refuses a key once its records are deleted, in words.
 
 use super::key_state::KeyState;
-use super::override_state;
-use super::words;
+use super::{override_state, words};
 use crate::store::Override;
 use crate::text;
 

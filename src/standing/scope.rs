@@ -1,16 +1,20 @@
 //! Whose identities somebody may see and change: those of all, of one customer, or of some domains.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
 use crate::engine::{Kind, RecordKey};
 use crate::identity::fold::{CUSTOMER, Folding, domain, split_field};
 use crate::identity::{Field, first_field, mailbox};
 use crate::policy::image::{Image, PolicyFile};
 use crate::policy::limit::Subject;
-use crate::spool::LoggedEvent;
-use crate::store::{Override, Target};
+use crate::policy::model::MemberKind;
+use crate::spool::{LoggedEvent, Options, Spool};
+use crate::store::{Entry, Override, Target};
 use crate::text;
+use crate::toml_file::diagnostic::similar;
 
 /// The longest name of a customer: a longer one is not whole in a key.
 const NAME_MAX: usize = 255;
@@ -27,6 +31,33 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// That nobody is known in the customer, or in a domain of it, with the nearest one: a sentence for
+    /// each.
+    ///
+    /// # Errors
+    /// That the policies in use cannot be read, in a sentence.
+    pub(crate) fn unknown(&self, spool: &Path) -> Result<Vec<String>, String> {
+        let policies = PolicyFile::open(spool);
+        let unread = |why| format!("whether anybody is in {self} is not known: {why}");
+        let image = policies.image().map_err(unread)?;
+        Ok(match self {
+            Self::Customer(name) => {
+                let known = members(image, MemberKind::Customer);
+                unknown(name, "customer", &known).into_iter().collect()
+            }
+            Self::Domains(names) => {
+                let mut known = members(image, MemberKind::Domain);
+                let users = members(image, MemberKind::User);
+                known.extend(users.iter().filter_map(|user| Some(domain(user)?.to_owned())));
+                // Only then: it reads the whole database.
+                if !names.iter().all(|name| known.contains(name)) {
+                    known.extend(seen_domains(spool));
+                }
+                names.iter().filter_map(|name| unknown(name, "domain", &known)).collect()
+            }
+        })
+    }
+
     /// Of the customer with this name; `None` if there can be no such name.
     #[must_use]
     pub fn customer(name: &str) -> Option<Self> {
@@ -223,6 +254,42 @@ impl<'p> Sight<'p> {
         let scope = self.scope.map_or_else(String::new, Scope::to_string);
         format!("the token is for identities of {scope} alone")
     }
+}
+
+/// That nobody is known in the customer or domain of this name, if it is none of `known`.
+fn unknown(name: &str, what: &str, known: &BTreeSet<String>) -> Option<String> {
+    if known.contains(name) {
+        return None;
+    }
+    let nearest = similar(name, known.iter().map(String::as_str));
+    let nearest = nearest
+        .map_or_else(String::new, |one| format!("; similar: {}", text::printable(one.as_bytes())));
+    Some(format!(
+        "the policies in use have no {what} {name}, so the token shows nobody now{nearest}"
+    ))
+}
+
+/// The names of all customers, domains or users of the policies.
+fn members(image: &Image, kind: MemberKind) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for policy in image.names() {
+        // What is damaged is the doctor's matter.
+        let Ok(Some(policy)) = image.policy(policy) else { continue };
+        let _ = policy.each_member(kind, &mut |name, _| _ = names.insert(name.to_owned()));
+    }
+    names
+}
+
+/// The domains of the logins that were counted.
+fn seen_domains(spool: &Path) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let Ok(mut database) = Spool::open_existing(spool, Options::default()) else { return seen };
+    let _ = database.for_each(&mut |entry: Entry| {
+        let key = entry.record_key();
+        let domain = std::str::from_utf8(key.identity()).ok().and_then(domain);
+        seen.extend(domain.map(str::to_owned));
+    });
+    seen
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! Accounts alone are counted, so a domain or a customer is the sum of those accounts of it that
 //! are known, by the policies in use.
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::accounts::of_target;
 use super::key_text;

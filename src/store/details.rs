@@ -15,6 +15,10 @@ pub enum Enforcement {
     Waits,
 }
 
+/// What the record of a policy counts whose crossing says that mail has waited for too long; no unit of
+/// limits has this name.
+pub const OVERDUE: &str = "overdue_recipients";
+
 impl Enforcement {
     const ALL: [Self; 4] = [Self::Enforced, Self::Observed, Self::Exempt, Self::Waits];
 

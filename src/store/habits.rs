@@ -3,8 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
+use crate::engine::{AlgorithmKind, Block, BlockTime, Kind, Overridden, RecordKey};
 use crate::identity::network::Cidr;
+use crate::rate::Timestamp;
 use crate::rate::habits::{Alarm, Habits, Rule, Sensitivity, Update, YOUNG};
 use crate::text::{counted, duration};
 
@@ -77,8 +78,8 @@ pub enum Learn {
     /// They are.
     Always,
     /// Not while the account is suspected: then the message is held or deferred, and only that is
-    /// counted.
-    UnlessSuspected,
+    /// counted. An alarm blocks the account for this long.
+    UnlessSuspected(BlockTime),
     /// They are only looked at.
     Never,
 }
@@ -96,6 +97,8 @@ pub struct Judged {
     pub alarm: Option<Alarm>,
     /// The override that decides instead.
     pub overridden: Option<Overridden>,
+    /// The block that an earlier alarm has set, which no override lifts.
+    pub blocked: Option<Block>,
 }
 
 impl Sending<'_> {
@@ -107,17 +110,20 @@ impl Sending<'_> {
         at: i64,
         overridden: Option<Overridden>,
     ) -> (Judged, bool) {
+        let blocked = habits.blocked(at).filter(|_| overridden.is_none());
         let learns = match self.learn {
             _ if overridden.is_some_and(Overridden::is_denial) => false,
             // Its messages are not known.
             _ if self.stage == SendingStage::Failed && habits.messages() == 0 => false,
             Learn::Always => true,
-            Learn::UnlessSuspected => {
+            Learn::UnlessSuspected(_) => {
                 overridden == Some(Overridden::Allow) || !habits.is_suspected(at)
             }
             Learn::Never => false,
         };
-        let is_held = self.learn == Learn::UnlessSuspected
+        let is_held = matches!(self.learn, Learn::UnlessSuspected(_))
+            // What is refused prolongs nothing.
+            && blocked.is_none()
             // Anybody can have a program answer him.
             && self.stage == SendingStage::Sent
             && overridden.is_none()
@@ -140,7 +146,15 @@ impl Sending<'_> {
                 }
             }
         });
-        let update = update.flatten();
+        let mut update = update.flatten();
+        if let Some(alarm) = update.as_mut().and_then(|update| update.alarm.as_mut())
+            && let Learn::UnlessSuspected(time) = self.learn
+            && overridden.is_none()
+        {
+            let block = time.begun(Timestamp { seconds: at, micros: 0 });
+            alarm.blocked = block.map(|_| time);
+            habits.block = block.map_or(0, Block::code);
+        }
         if let Some(alarm) = update.and_then(|update| update.alarm)
             && overridden == Some(Overridden::Allow)
         {
@@ -157,6 +171,7 @@ impl Sending<'_> {
             threshold,
             alarm: update.and_then(|update| update.alarm),
             overridden,
+            blocked,
         };
         (judged, learns || is_held)
     }
@@ -166,7 +181,16 @@ impl Sending<'_> {
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            strangers, messages, seconds, networks, failures, usual, volume, record, ..
+            strangers,
+            messages,
+            seconds,
+            is_put_back,
+            networks,
+            failures,
+            usual,
+            volume,
+            record,
+            ..
         } = *self;
         match self.rule {
             Rule::Volume => write!(
@@ -177,12 +201,14 @@ impl fmt::Display for Alarm {
             Rule::Score => {
                 let strangers = counted(strangers, "recipient", "recipients");
                 let messages = counted(messages, "message", "messages");
-                let time = duration(seconds as f64);
                 write!(f, "{strangers} that it has never written to")?;
                 if failures > 0 {
                     write!(f, ", of which {failures} could not be delivered to")?;
                 }
-                write!(f, ", in {messages} within {time}")?;
+                write!(f, ", in {messages}")?;
+                if !is_put_back {
+                    write!(f, " within {}", duration(seconds as f64))?;
+                }
                 if networks > 0 {
                     let networks = counted(networks, "network", "networks");
                     write!(f, ", from {networks} never seen")?;
@@ -201,6 +227,13 @@ impl fmt::Display for Alarm {
         if self.untold > 0 {
             let alarms = counted(self.untold, "more alarm", "more alarms");
             write!(f, "; {alarms} since the last alert")?;
+        }
+        match self.blocked {
+            Some(BlockTime::Seconds(seconds)) => {
+                write!(f, "; blocked for {}", duration(seconds.into()))?;
+            }
+            Some(BlockTime::UntilLifted) => f.write_str("; blocked until somebody answers")?,
+            Some(BlockTime::Ignored | BlockTime::Kept) | None => {}
         }
         Ok(())
     }
@@ -240,6 +273,7 @@ mod tests {
             strangers: 30,
             messages: 3,
             seconds: 60,
+            is_put_back: false,
             networks: 0,
             failures: 0,
             usual: 0.5,
@@ -248,6 +282,7 @@ mod tests {
             record: 0.0,
             is_told: true,
             untold: 0,
+            blocked: None,
         };
         for (before, said) in [
             (0, "; none of its mail was known before"),
@@ -258,7 +293,11 @@ mod tests {
             let text = of(before).to_string();
             assert!(text.ends_with(said), "{text}");
             assert_eq!(text.contains("usual"), before >= YOUNG, "{text}");
+            assert!(text.contains(", in 3 messages within 1m; "), "{text}");
         }
+        // After an alarm by volume, it is not known in which part of a day.
+        let put_back = Alarm { seconds: 90_000, is_put_back: true, ..of(YOUNG) };
+        assert!(put_back.to_string().contains(", in 3 messages; usual: "), "{put_back}");
     }
 
     /// How many messages of a thief leave on each day: one to a stranger each minute if he `sends`
@@ -272,7 +311,7 @@ mod tests {
                 recipients: &[to.wrapping_mul(0x9e37_79b9_7f4a_7c15)],
                 sensitivity: Sensitivity::Normal,
                 stage: SendingStage::Sent,
-                learn: Learn::UnlessSuspected,
+                learn: Learn::UnlessSuspected(BlockTime::Kept),
             };
             sending.judge(&mut habits, at, None).0
         };

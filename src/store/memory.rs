@@ -356,8 +356,8 @@ impl Store for Memory {
         counting: &Counting<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<(), Infallible> {
-        let Counting { key, sent, day } = counting;
-        let words = self.usage.entry(key.identity().into()).or_insert_with(|| Box::new([0; WORDS]));
+        let Counting { identity, sent, day } = counting;
+        let words = self.usage.entry((*identity).into()).or_insert_with(|| Box::new([0; WORDS]));
         let at = clock().seconds;
         usage::count(&mut **words, at, || day(at), sent);
         Ok(())

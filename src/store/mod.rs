@@ -4,7 +4,7 @@
 //! remembered state of each, runs [`crate::engine`], and writes the changes,
 //! all under its locks.
 
-mod byte_reader;
+pub(crate) mod byte_reader;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod details;
@@ -18,7 +18,7 @@ use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
 
 pub(crate) use byte_reader::ByteReader;
-pub use details::{DETAILS, DETAILS_MAX, DetailTexts, Enforcement, EventDetails};
+pub use details::{DETAILS, DETAILS_MAX, DetailTexts, Enforcement, EventDetails, OVERDUE};
 pub use habits::{Judged, Learn, Sending, SendingStage, habits_key, habits_network_hash};
 pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics,
@@ -30,7 +30,8 @@ pub use overrides::{
     OVERRIDES_MAX, Override, Overrides, Sort, TEXT_MAX, Target, compile_glob, deciding, names,
 };
 
-pub use usage::{Counting, named_usage_key, usage_key};
+pub(crate) use usage::USAGE;
+pub use usage::{Counting, usage_key};
 
 /// A store of rates.
 pub trait Store {
@@ -84,7 +85,8 @@ pub trait Store {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, Self::Error>;
 
-    /// Counts what an account has sent. `clock` is read as by [`Store::decide`].
+    /// Counts what an account has sent. `clock` is read as by [`Store::decide`], or not at all where
+    /// the lock is still kept of a check, whose time it then has.
     ///
     /// Where limits are shared by several servers, each counts what it accepts itself.
     ///

@@ -4,29 +4,17 @@ use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::usage::Sent;
 
 /// What the name of a record of usage begins with, before the identity.
-const PREFIX: &[u8] = b"usage/";
+pub(crate) const USAGE: &[u8] = b"usage/";
 
 /// Writes the name of the record of an account's usage into `name`; `identity` is as in the
 /// records of policies, such as `auth:alice@example.org`.
 pub fn usage_key<'n>(identity: &[u8], name: &'n mut Vec<u8>) -> RecordKey<'n> {
     name.clear();
-    name.extend_from_slice(PREFIX);
+    name.extend_from_slice(USAGE);
     name.extend_from_slice(identity);
-    key_of(name)
-}
-
-/// The key of the record with this name, which [`usage_key`] has written; `None` if it is empty.
-#[inline]
-#[must_use]
-pub fn named_usage_key(name: &[u8]) -> Option<RecordKey<'_>> {
-    (!name.is_empty()).then(|| key_of(name))
-}
-
-#[inline]
-fn key_of(name: &[u8]) -> RecordKey<'_> {
     RecordKey {
         name,
-        identity_start: PREFIX.len(),
+        identity_start: USAGE.len(),
         kind: Kind::Usage,
         algorithm: AlgorithmKind::MovingAverage,
     }
@@ -35,8 +23,8 @@ fn key_of(name: &[u8]) -> RecordKey<'_> {
 /// What an account has sent, to be counted.
 #[derive(Clone, Copy)]
 pub struct Counting<'a> {
-    /// The record of the account, by [`usage_key`].
-    pub key: RecordKey<'a>,
+    /// The account, as in the records of policies: `auth:alice@example.org`.
+    pub identity: &'a [u8],
     /// How much.
     pub sent: Sent,
     /// The day of a second (since 1970), as a number of days since 1970 in the time zone of the

@@ -56,6 +56,11 @@ pub(crate) fn thread_time() -> std::time::Duration {
     std::time::Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
 }
 
+/// More of it than anything takes that is linear, on a slow machine and not optimized, and less than what is
+/// quadratic takes.
+#[cfg(test)]
+pub(crate) const HANGS: std::time::Duration = std::time::Duration::from_secs(100);
+
 /// Reads one of the clocks used here; every supported kernel has them.
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -7,22 +7,35 @@ mod count;
 mod duration;
 #[cfg(feature = "cli")]
 mod escape;
+#[cfg(feature = "cli")]
+mod exim_id;
+#[cfg(feature = "cli")]
+pub(crate) mod input;
+#[cfg(feature = "cli")]
+mod json;
 mod size;
 #[cfg(feature = "cli")]
 pub(crate) mod time;
+#[cfg(feature = "cli")]
+mod voice;
+
+/// What the client reads of a policy without a `text`; the readers of logs know it.
+#[cfg(any(feature = "cli", feature = "rates"))]
+pub(crate) const OVER_THE_LIMIT: &str = "Over the limit";
 
 pub(crate) use count::counted;
-#[cfg(feature = "cli")]
-pub(crate) use count::{counted_or_no, number, percent};
 #[cfg(feature = "rates")]
 pub(crate) use duration::whole_period;
-#[cfg(feature = "cli")]
-pub(crate) use duration::{age, kept, period, rough_age, short_wait, wait};
 pub(crate) use duration::{duration, rough};
-#[cfg(feature = "cli")]
-pub(crate) use escape::{escape, hex, printable, shell};
 pub(crate) use size::byte_size;
 #[cfg(feature = "cli")]
-pub(crate) use size::{bytes, parse_bytes};
-#[cfg(feature = "cli")]
-pub(crate) use time::{clock, iso, iso_exact, iso_second, local, local_second, utc};
+pub(crate) use {
+    count::{counted_or_no, number, percent},
+    duration::{age, kept, period, rough_age, short_wait, wait},
+    escape::{escape, hex, printable, shell},
+    exim_id::{exim_id, is_exim_id},
+    json::{json, write_json},
+    size::{bytes, parse_bytes},
+    time::{clock, iso, iso_exact, iso_second, local, local_second, utc},
+    voice::Voice,
+};

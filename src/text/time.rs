@@ -1,7 +1,7 @@
 //! Times of the calendar, as they are shown: those for people in this server's zone, with its
 //! name.
 
-use jiff::tz::{Disambiguation, TimeZone};
+use jiff::tz::{Disambiguation, Offset, TimeZone};
 
 use crate::rate::Timestamp;
 use crate::sys::clock;
@@ -93,6 +93,18 @@ pub(crate) fn timestamp(time: jiff::Timestamp) -> Timestamp {
         seconds: micros.div_euclid(1_000_000),
         micros: u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0),
     }
+}
+
+/// A zone as mail and Exim's logs write it: `+0100`.
+pub(crate) fn offset(text: &str) -> Option<Offset> {
+    let (sign, number) = match text.split_at_checked(1)? {
+        ("+", number) => (1, number),
+        ("-", number) => (-1, number),
+        _ => return None,
+    };
+    let is_number = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i32 = number.parse().ok().filter(|_| is_number)?;
+    Offset::from_seconds(sign * (number / 100 * 3600 + number % 100 * 60)).ok()
 }
 
 #[cfg(test)]

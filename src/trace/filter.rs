@@ -28,9 +28,7 @@ pub(super) fn packed(bytes: &[u8; 8]) -> u8 {
 
 /// The number of distinct bits below `of` among these.
 pub(super) fn count(bits: impl Iterator<Item = usize>, of: usize) -> u64 {
-    // Chunks so small that their sum fits a byte, which vectorises well.
-    let marks = marks(bits, of);
-    marks.chunks(128).map(|some| u64::from(some.iter().sum::<u8>())).sum()
+    memchr::memchr_iter(1, &marks(bits, of)).count() as u64
 }
 
 /// One byte for each bit below `of`: 1 if it is among these.

@@ -6,6 +6,10 @@
 //! [`ContentQuery`] is decoded into the same kind of fragments, so that a
 //! digest shows whether its message may have contained them.
 
+#[cfg(feature = "cli")]
+pub(crate) mod answer;
+#[cfg(feature = "cli")]
+pub(crate) mod archive;
 #[cfg(test)]
 mod damage_tests;
 pub mod decode;

@@ -170,6 +170,51 @@ fn the_policies_say_who_is_blocked_and_with_which_reply() {
 }
 
 #[test]
+fn whoever_has_the_account_is_told_once_a_day_at_another_address() {
+    let machine = Machine::new();
+    let file = |contact: &str| {
+        POLICY.replace("log = true", "contact = true")
+            + &format!("[policy.out.user.\"ann@c.test\"]\ncontact = \"{contact}\"\n")
+    };
+    std::fs::write(machine.0.path().join("own.toml"), file("Ann@C.test")).unwrap();
+    let wrong = machine.run(&["policy", "apply", "own.toml"]);
+    let why = stderr(&wrong);
+    assert!(why.contains("Ann@C.test is the mailbox of ann@c.test itself"), "{why}");
+    machine.apply(&file("ann@home.test"));
+    let sendmail = machine.0.path().join("sendmail");
+    let script = "#!/bin/sh\nn=$(ls mail.* 2>/dev/null | wc -l); { echo \"$*\"; cat; } >mail.$n\n";
+    std::fs::write(
+        &sendmail,
+        script.replace("mail.", &format!("{}/mail.", machine.0.path().display())),
+    )
+    .unwrap();
+    std::fs::set_permissions(&sendmail, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let mails = || {
+        let read = |n| std::fs::read_to_string(machine.0.path().join(format!("mail.{n}"))).ok();
+        (0..).map_while(read).collect::<Vec<String>>()
+    };
+    let deliver = || {
+        let arguments = ["events", "deliver", "--sendmail", sendmail.to_str().unwrap()];
+        assert_eq!(stderr(&machine.run(&arguments)), "");
+    };
+    machine.crosses("ann@c.test");
+    machine.crosses("bob@c.test");
+    machine.crosses("x@b.test");
+    deliver();
+    let told = mails();
+    let [mail] = &told[..] else { panic!("{told:?}") };
+    assert!(mail.starts_with("-oi -f <> -- ann@home.test\nTo: ann@home.test\n"), "{mail}");
+    assert!(mail.contains("The mail of the account ann@c.test on "), "{mail}");
+    assert!(mail.contains("All of it is refused until 20"), "{mail}");
+    assert!(!mail.contains("exirate ") && !mail.contains("192.0.2.7"), "{mail}");
+    machine.run(&["unblock", "ann@c.test"]);
+    machine.crosses("ann@c.test");
+    deliver();
+    assert_eq!(mails().len(), 1, "once a day");
+}
+
+#[test]
 fn a_simulation_shows_for_how_long_each_would_have_been_blocked() {
     let machine = Machine::new();
     let message = |hour: u32, minute: u32| {

@@ -415,3 +415,46 @@ fn the_past_is_compared_by_domain_and_by_customer() {
         (&"customers".into(), &serde_json::json!(["acme"]))
     );
 }
+
+/// A token for nobody is made, and said to be for nobody, with the nearest name.
+#[test]
+fn a_token_for_a_customer_or_domain_that_nobody_has_is_noted() {
+    let machine = Machine::new();
+    machine.sends("out", "zoe@seen.test");
+    for (n, (option, name, noted)) in [
+        ("--customer", "acme", None),
+        (
+            "--customer",
+            "acm",
+            Some("no customer acm, so the token shows nobody now; similar: acme"),
+        ),
+        ("--domain", "B.test", None),
+        ("--domain", "c.test", None),
+        ("--domain", "seen.test", None),
+        (
+            "--domain",
+            "seem.test",
+            Some("no domain seem.test, so the token shows nobody now; similar: seen.test"),
+        ),
+        (
+            "--domain",
+            "elsewhere.example",
+            Some("no domain elsewhere.example, so the token shows nobody now\n"),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let token = format!("t{n}");
+        let output = machine.run(&[
+            "web", "token", "add", &token, "--role", "view", "--until", "1d", "--file", "tokens",
+            "--spool", "spool", option, name,
+        ]);
+        assert!(output.status.success() && stdout(&output).starts_with("exirate_"), "{output:?}");
+        let said = stderr(&output);
+        match noted {
+            Some(noted) => assert!(said.contains(noted), "{name}: {said}"),
+            None => assert!(!said.contains("so the token"), "{name}: {said}"),
+        }
+    }
+}

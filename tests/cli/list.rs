@@ -93,6 +93,20 @@ fn keys_are_escaped_for_people_and_lossless_in_json() {
     assert_eq!(row["key"], Value::Null);
     assert_eq!(row["key_hex"], "1b5d303b676f7463686107ff");
     assert_eq!(row["stored"], "31772f7065725f6d61696c2f1b5d303b676f7463686107ff");
+    // What JSON itself would leave as it is.
+    let key = "\u{9b}31m\u{202e}\u{7f}x";
+    let check = run(spool.path(), &["check", "--count", "9 / 1w / strict", "--key", key]);
+    assert_eq!(check.status.code(), Some(0), "{}", stderr(&check));
+    for command in [&["list", "--json"][..], &["export"]] {
+        let text = stdout(&run(spool.path(), command));
+        assert!(text.contains(r"\u009b31m\u202e\u007fx"), "{text}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+    }
+    let [export, other] = [spool.path().join("export"), spool.path().join("other")];
+    std::fs::create_dir(&other).unwrap();
+    run(spool.path(), &["export", "--output", export.to_str().unwrap()]);
+    assert_eq!(run(&other, &["import", export.to_str().unwrap()]).status.code(), Some(0));
+    assert!(list(&other).iter().any(|row| row["key"] == key));
 }
 
 #[test]

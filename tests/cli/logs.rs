@@ -259,10 +259,8 @@ fn a_real_exims_log_is_read_with_each_log_selector() {
             .filter(|line| !line.contains("S=5 "))
             .flat_map(|line| [line, "\n"])
             .collect();
-        fs::write(folder.join("mainlog"), honest).unwrap();
-        let mut command = Command::new("eximstats");
-        let statistics = command.args(["-txt", "-nvr"]).arg(folder.join("mainlog")).output();
-        let statistics = stdout(&statistics.unwrap());
+        fs::write(folder.join("mainlog"), &honest).unwrap();
+        let statistics = kit::exim::eximstats(&honest);
         let received = statistics.lines().find_map(|line| line.trim().strip_prefix("Received "));
         let numbers = received.unwrap().split_whitespace().take(2);
         let numbers: Vec<f64> = numbers.map(|word| word.parse().unwrap()).collect();

@@ -252,7 +252,9 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     for name in ["journal", "spool", "state", "other"] {
         std::fs::create_dir(at(name)).unwrap();
     }
-    let policy = "version = 1\n[policy.p]\ndefault.unknown_recipients = \"9/1w\"\n";
+    let policy = "version = 1\n[policy.p]\ndefault.unknown_recipients = \"9/1w\"\n\
+                  [policy.receivers]\nkey = \"destination\"\nverdicts = { \"100%\" = \"log\" }\n\
+                  default.throttled_recipients = \"9/1w\"\n";
     std::fs::write(at("policy.toml"), policy).unwrap();
     let mut apply = exirate();
     apply.args(["policy", "apply", "--spool"]).arg(at("spool")).arg(at("policy.toml"));
@@ -337,6 +339,22 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     let of_program = keys.as_array().unwrap().iter().find(|key| key["key"] == "client:127.0.0.1");
     assert_eq!(of_program.unwrap()["rate"].as_f64().unwrap().round(), 1.0, "{keys}");
     assert_eq!(keys.as_array().unwrap().len(), 4, "{keys}");
+    // Whose server is sent too much: once a recipient, however often it is tried.
+    let [client, queued, _] = failure(second(), "AB31166407", "dora");
+    let slower = "AB31166407: to=<b@gmail.com>, relay=mx[192.0.2.1]:25, delay=1, dsn=4.7.28, \
+                  status=deferred (host mx[192.0.2.1] said: 421-4.7.28 an unusual rate 421 4.7.28 of \
+                  mail (in reply to end of DATA command))";
+    let tried = |seconds| (second() + seconds, 2, "postfix/smtp", slower);
+    let [client, queued] = [&client, &queued].map(|one| (one.0, one.1, one.2, one.3.as_str()));
+    add_to_journal(&at("journal"), 0, &[client, queued, tried(0), tried(1)]);
+    add(0, "AB31166408", "erin");
+    until("they are counted", || counted("erin"));
+    let output = exirate().args(["list", "--json", "--spool"]).arg(at("spool")).output();
+    let keys: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let of_receiver =
+        keys.as_array().unwrap().iter().find(|key| key["key"] == "destination:google");
+    assert_eq!(of_receiver.unwrap()["rate"].as_f64().unwrap().round(), 1.0, "{keys}");
+    assert_eq!(keys.as_array().unwrap().len(), 6, "{keys}");
 }
 
 /// The keys that a limit refuses, of a log beside this file.

@@ -110,7 +110,7 @@ fn apply_puts_a_file_in_use() {
         lines(&output),
         [
             "identity: 6 settings added",
-            "on.crossing: 6 settings added",
+            "on.crossing: 7 settings added",
             "policy.bounces: 9 settings added",
             "policy.outbound: 17 settings added",
             "spool/exirate/policy.image: 2 policies, 1 user,#: in use",

@@ -16,7 +16,7 @@ use crate::mail;
 use exirate::rate::Timestamp;
 use exirate::rate::usage::Sent;
 use exirate::spool::{Options, Spool};
-use exirate::store::{Counting, Store as _, usage_key};
+use exirate::store::{Counting, Store as _};
 use kit::exim::{PROGRAM, USER, open_to_all, user};
 use kit::{FakeClock, library, write_script};
 
@@ -227,11 +227,11 @@ impl Prepared {
         let mut spool = Spool::open(&self.spool(), Options::default()).unwrap();
         let now: jiff::Timestamp = format!("{}Z", NOW.replace(' ', "T")).parse().unwrap();
         for (account, days, messages, recipients, refused) in SENT {
-            let (seconds, mut name) = (now.as_second() - days * 86_400, Vec::new());
+            let seconds = now.as_second() - days * 86_400;
             let bytes = 24_000 * messages;
             let sent = Sent { messages, recipients, bytes, refused, failed: refused / 4 };
-            let key = usage_key(account.as_bytes(), &mut name);
-            let counting = Counting { key, sent, day: &|at| at.div_euclid(86_400) };
+            let identity = account.as_bytes();
+            let counting = Counting { identity, sent, day: &|at| at.div_euclid(86_400) };
             spool.count_usage(&counting, || Timestamp { seconds, micros: 0 }).unwrap();
         }
     }

@@ -90,6 +90,30 @@ fn who_is_refused_when_and_by_which_limit() {
 }
 
 #[test]
+fn what_waits_for_how_long_and_the_longest_queue() {
+    let policy = "version = 1\n[policy.pace]\nat = \"delivery\"\nkey = \"destination\"\n\
+                  default.recipients = \"60/1m\"\n";
+    let to: Vec<String> = (0..70).map(|n| format!("to{n}@y.test")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let folder = folder(policy, &(message(0, "alice", &to) + &message(5, "bob", &["a@z.test"])));
+    let output = simulate(folder.path(), &[&FILES[..], &["--json"]].concat());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let later = &json(&output)["later"];
+    let of = |one: &Value, names: &[&str]| -> Value {
+        names.iter().map(|name| one[*name].clone()).collect()
+    };
+    let waits: Value = of(later, &["recipients", "waited", "median", "most", "longest", "queue"]);
+    assert_eq!(waits, serde_json::json!([71, 10, 53, 53, 53, 10]));
+    let key: Value = of(&later["keys"][0], &["policy", "key", "recipients", "longest", "at"]);
+    let at = "2026-11-20T10:00:07Z";
+    assert_eq!(key, serde_json::json!(["pace", "destination:y.test", 10, 53, at]));
+    let table = stdout(&simulate(folder.path(), &FILES));
+    assert!(table.contains("Sent later: 10 of 71 recipients, in half of all cases within 53s"));
+    assert!(table.contains("The longest queue: 10 at 2026-11-20 10:00:07\n"), "{table}");
+    assert!(table.contains("pace    destination:y.test"), "{table}");
+}
+
+#[test]
 fn each_refused_attempt_is_a_line() {
     let log = message(0, "", &["a@y.test", "b@y.test", "c@y.test", "d@y.test"]);
     let folder = folder(POLICY, &log);

@@ -6,13 +6,16 @@ use std::process::{Command, Stdio};
 
 use crate::acl_files::{copy_shipped, login};
 use crate::policy::apply;
+use kit::exim::Ran;
 use kit::front_ends::Machine;
 use kit::{FakeClock, PrivateExim, Process, Setup};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 /// A week's worth leaves at once, and then as much each week: no test takes an hour, in which
 /// another one would leave.
-const POLICIES: &str = "[destination.slow]\ndomains = [\"slow.test\", \"*.slow.test\"]\n\
+const POLICIES: &str = "[on.crossing]\nlog = true\n\
+    [destination.slow]\ndomains = [\"slow.test\", \"*.slow.test\"]\n\
     [policy.pace]\nat = \"delivery\"\nkey = \"destination\"\nburst = 60\nlongest = \"10w\"\n\
     default.recipients = \"60/1w\"\n\
     user.\"fast.test\".recipients = \"unlimited\"\n\
@@ -106,6 +109,25 @@ impl Later {
         kept.lines().filter_map(|line| line.strip_prefix("Subject: ")).map(str::to_owned).collect()
     }
 
+    /// What `exirate held` prints.
+    fn held(&self, arguments: &[&str]) -> Ran {
+        let config = self.exim.config().to_str().unwrap();
+        let of_exim = ["--exim", kit::exim::PROGRAM, "--config", config];
+        self.exirate(&[&["held"], arguments, &of_exim].concat())
+    }
+
+    /// What a command prints of the database.
+    fn exirate(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.envs(self.clock.environment()).args(arguments);
+        let spool = match &self.decider {
+            Decider::Library => self.exim.spool().to_owned(),
+            Decider::Socket(machine, _) => machine.spool(),
+        };
+        command.arg("--spool").arg(spool);
+        kit::exim::run(command, b"")
+    }
+
     /// How many lines of the main log say that a recipient in this domain waits.
     fn waits(&self, domain: &str) -> usize {
         let log = self.exim.log("main");
@@ -126,6 +148,36 @@ fn start(machine: &Machine, clock: &FakeClock) -> Process {
 
 fn names(prefix: &str, count: usize, domain: &str) -> Vec<String> {
     (0..count).map(|n| format!("{prefix}{n:03}@{domain}")).collect()
+}
+
+/// Each message that waits is listed, with about when it leaves; one leaves at once if it is released.
+fn what_waits_is_shown(later: &Later) {
+    let listed = later.held(&["--json"]);
+    assert_eq!(listed.code, 1, "{listed:?}");
+    let listed: Vec<Value> = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(listed.len(), 90);
+    for one in &listed {
+        let text = |name: &str| one[name].as_str().unwrap().to_owned();
+        let said = (text("state"), text("policy"), text("key"), text("sender"));
+        let word = str::to_owned;
+        let key = "destination:slow";
+        let expected = (word("waiting"), word("pace"), word(key), word("news@here.test"));
+        assert_eq!((said, text("why")), (expected, word("61.0 recipients, limit 60/1w")));
+        assert_eq!(one["recipients"], 1);
+    }
+    // One after the other, in a week 60.
+    let until = |n: usize| listed[n]["until"].as_i64().unwrap();
+    assert_eq!((until(60) - until(0), until(89) - until(0)), (WEEK, 89 * WEEK / 60));
+    let id = listed[89]["id"].as_str().unwrap();
+    let shown = later.held(&["show", id]);
+    assert!(shown.stdout.contains("waits since") && shown.stdout.contains("to:"), "{shown:?}");
+    let released = later.held(&["release", id]);
+    assert_eq!((released.code, &*released.stderr), (0, ""), "{released:?}");
+    later.exim.wait_for_log(&format!("{id} Completed"), 1);
+    assert_eq!(later.delivered().len(), 73);
+    assert_eq!(later.held(&["destination:fast.test"]).code, 1);
+    let table = later.held(&["destination:slow"]).stdout;
+    assert_eq!(table.matches("in about 7d ").count(), 1, "{table}");
 }
 
 /// A burst to one destination leaves in its order at the pace of its bucket, whatever is killed;
@@ -162,8 +214,12 @@ fn a_burst_is_spread(by_socket: bool) {
     let queue = later.exim.run(&["-bp"], b"").stdout;
     assert!(queue.contains("to149@mx.slow.test") && !queue.contains("exirate-later"), "{queue}");
 
+    what_waits_is_shown(&later);
+
     // In the next one, a runner is killed, and the daemon too.
-    later.clock.set(WEEK);
+    // An hour more than it takes until there is room for as many, in which less than one flows off: else
+    // the last would wait for as long as the sending above took.
+    later.clock.set(WEEK + 3600);
     let mut runner = later.exim.command();
     let mut runner = runner.arg("-q").stdin(Stdio::null()).spawn().unwrap();
     later.exim.wait_for_log("=> to070 <", 1);
@@ -174,11 +230,13 @@ fn a_burst_is_spread(by_socket: bool) {
         *daemon = start(machine, &later.clock);
     }
     // The process that delivers goes on with its message, which is locked meanwhile.
+    // A daemon that is killed may have counted a recipient of which Exim never learns.
+    let lost = usize::from(by_socket);
     kit::until("the week's are out", || {
         later.run_queue();
-        later.delivered().len() >= 132
+        later.delivered().len() >= 133 - lost
     });
-    assert_eq!(later.delivered().len(), 132);
+    assert!((133 - lost..=133).contains(&later.delivered().len()));
 
     later.clock.set(2 * WEEK);
     kit::until("all are out", || {
@@ -220,11 +278,11 @@ fn a_recipient_is_counted_once_and_returned_in_the_end() {
     assert_eq!(of_alice(), Some(2));
     assert_eq!(later.waits("down.test"), 0, "{}", later.exim.log("main"));
     // One that is over waits, and those that were counted before it still do not.
-    later.send(Some("alice"), "alice@here.test", &names("late", 1, "other.test"));
+    later.send(Some("alice"), "alice@here.test", &names("late", 3, "other.test"));
     later.send(Some("bob"), "bob@here.test", &names("bob", 1, "other.test"));
     later.clock.set(60);
     later.run_queue();
-    assert_eq!((later.waits("other.test"), later.waits("down.test")), (1, 0));
+    assert_eq!((later.waits("other.test"), later.waits("down.test")), (3, 0));
     assert_eq!(later.delivered(), names("bob", 1, "other.test"));
     // What waits counts for no destination.
     let rates = crate::policy::rates(&later.exim);
@@ -232,6 +290,8 @@ fn a_recipient_is_counted_once_and_returned_in_the_end() {
     assert_eq!(other.len(), 1, "{rates:?}");
     assert_eq!(*other[0].1, 1);
 
+    let alerts = || later.exirate(&["events", "deliver"]).stdout;
+    assert_eq!(alerts(), "");
     later.clock.set(20 * 3600 + 120);
     later.run_queue();
     let log = later.exim.log("main");
@@ -240,6 +300,11 @@ fn a_recipient_is_counted_once_and_returned_in_the_end() {
         line.contains(" ** ") && line.contains("<late000@other.test>") && line.contains(why)
     };
     assert!(log.lines().any(is_returned), "{log}");
+    // An alert of all three.
+    let alerts = alerts();
+    let said = " alice has mail that has waited too long ";
+    assert!(alerts.lines().count() == 1 && alerts.contains(said), "{alerts}");
+    assert!(alerts.contains(" unit=overdue_recipients ") && alerts.contains(" evidence=returned"));
     // The bounce goes to her, and says why.
     later.run_queue();
     let kept = std::fs::read_to_string(later.exim.folder().join("log/kept")).unwrap();

@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::process::Command;
 
 use exirate::event::Origin;
 use exirate::logs::exim::{self, Delivery, What};
@@ -259,7 +258,7 @@ fn every_kind_of_line_is_what_the_sessions_did() {
         if kind == "all:" {
             sessions_are_told_apart(&items, &log);
         }
-        equal_totals(&exim, &items, &log);
+        equal_totals(&items, &log);
     }
 }
 
@@ -279,18 +278,11 @@ fn sessions_are_told_apart(items: &[Item], log: &str) {
 }
 
 /// The totals are those of `eximstats` on the same log.
-fn equal_totals(exim: &PrivateExim, items: &[Item], log: &str) {
+fn equal_totals(items: &[Item], log: &str) {
     // It takes the sender that imitates a refusal for one.
-    let honest = exim.folder().join("honest");
     let is_honest = |line: &&str| !line.contains("incomplete transaction");
-    let lines: Vec<&str> = log.lines().filter(is_honest).collect();
-    std::fs::write(&honest, lines.join("\n") + "\n").unwrap();
-    let ran = Command::new("/usr/sbin/eximstats")
-        .args(["-txt", "-nvr"])
-        .arg(honest)
-        .output()
-        .expect("eximstats, of Debian's package exim4-base, runs");
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let honest: Vec<&str> = log.lines().filter(is_honest).collect();
+    let text = kit::exim::eximstats(&(honest.join("\n") + "\n"));
     let numbers = |name: &str| -> Vec<f64> {
         let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name));
         let words = line.unwrap_or_default().split_whitespace();

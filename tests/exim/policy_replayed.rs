@@ -19,8 +19,9 @@ use exirate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
 use exirate::policy::source::compile;
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
+use exirate::rate::usage::{DAYS, Usage};
 use exirate::spool::{Options, Spool};
-use exirate::store::{Entry, Inspect, Memory};
+use exirate::store::{Entry, Inspect, Memory, OwnedKey};
 use kit::agreement::{LOGINS, POLICIES, SENDERS};
 use kit::front_ends::Machine;
 use kit::{Client, PrivateExim, Process, Random, Reply, Setup, counts};
@@ -139,6 +140,21 @@ fn rates(store: &mut impl Inspect) -> BTreeMap<String, f64> {
     rates
 }
 
+/// How many messages and recipients of each account were accepted.
+type Sent = BTreeMap<String, (u64, u64)>;
+
+/// What usage says of that.
+fn usage(spool: &mut Spool) -> Sent {
+    let (mut sent, now) = (Sent::new(), exirate::sys::clock::now().0);
+    let visit = |key: OwnedKey, usage: Usage| {
+        let name = String::from_utf8_lossy(key.key().identity()).into_owned();
+        let all = usage.last(DAYS);
+        sent.insert(name, (all.messages, all.recipients));
+    };
+    spool.for_each_usage(now, now.div_euclid(86_400), visit).unwrap();
+    sent
+}
+
 #[test]
 fn all_front_ends_and_replayed_events_agree() {
     let image = Image::from_bytes(build(&policies())).unwrap();
@@ -149,6 +165,7 @@ fn all_front_ends_and_replayed_events_agree() {
         let mut random = Random::new(round + 1);
         let mut replay = Replay::new(&image, "*").unwrap();
         let mut store = Memory::new();
+        let mut sent = Sent::new();
         let mut connections: [Option<Connection>; 3] = [const { None }; 3];
         for message in 0..MESSAGES {
             let place = random.below(connections.len());
@@ -178,6 +195,13 @@ fn all_front_ends_and_replayed_events_agree() {
                 connection.postfix.send(sender, &recipients),
                 connection.sendmail.send(sender, &recipients),
             ];
+            let taken = recipients.len() as u64 - u64::from(seen[0].refused);
+            if !connection.login.is_empty() && taken > 0 {
+                let folded = connection.login.to_lowercase();
+                let user = folded.split('+').next().unwrap();
+                let account = sent.entry(format!("auth:{user}@x.test")).or_default();
+                *account = (account.0 + 1, account.1 + taken);
+            }
             let event = ReplayEvent {
                 stage: Stage::Message,
                 session: Some(connection.session.clone()),
@@ -212,7 +236,12 @@ fn all_front_ends_and_replayed_events_agree() {
         let [postfix, sendmail] = &daemons;
         let machines = [&asked, &postfix.machine, &sendmail.machine];
         for spool in machines.map(Machine::spool).into_iter().chain([exim.spool()]) {
-            let real = rates(&mut Spool::open(&spool, Options::default()).unwrap());
+            let mut spool = Spool::open(&spool, Options::default()).unwrap();
+            let mut counted = usage(&mut spool);
+            // Of some accounts, all recipients were refused.
+            counted.retain(|_, sent| *sent != (0, 0));
+            assert_eq!(counted, sent, "usage is what clients have sent");
+            let real = rates(&mut spool);
             let names = |rates: &BTreeMap<String, f64>| rates.keys().cloned().collect::<Vec<_>>();
             assert_eq!(names(&real), names(&replayed));
             for (name, rate) in &real {

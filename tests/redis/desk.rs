@@ -8,11 +8,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use exirate::engine::Overridden;
+use exirate::rate::usage::Sent;
 use exirate::redis::Servers;
 use exirate::serve::web::role::Role;
 use exirate::serve::web::token;
 use exirate::spool::{Options, Spool};
-use exirate::store::FOREVER;
+use exirate::store::{Counting, FOREVER, Store as _};
+use exirate::sys::clock;
 use serde_json::{Value, json};
 
 use crate::asker::{settings, tcp};
@@ -139,6 +141,73 @@ fn the_user_who_looks_may_do_enough_on_a_cluster() {
     assert_eq!(desk.get("status").1["keys"], 29);
 }
 
+/// Counts recipients of an account on a server.
+fn sends(site: &Site, server: &str, account: &str, recipients: u64) {
+    let mut spool = Spool::open(&site.spool(server), Options::default()).unwrap();
+    let day = |at: i64| at.div_euclid(86_400);
+    let sent = Sent { messages: 1, recipients, ..Sent::default() };
+    let counting = Counting { identity: account.as_bytes(), sent, day: &day };
+    spool.count_usage(&counting, || clock::now().into()).unwrap();
+}
+
+/// Each server counts what it accepts, also while it is apart; all show the sum.
+fn usage_is_that_of_all_servers(site: &Site, desk: &Desk) {
+    let config = fs::read_to_string(site.path("exirate.toml")).unwrap();
+    let named = config.replace("[agent]\n", "[agent]\nserver_name = \"mx2\"\n");
+    let other = site.path("mx2.toml");
+    fs::write(&other, &named).unwrap();
+    let config = other.to_str().unwrap();
+    let join = ["cluster", "join", "--servers", "2", "--agent-user", "0", "--config", config];
+    site.run("mx2", &join);
+    let publish = |server: &str| {
+        let done = site.run(server, &["events", "deliver"]);
+        String::from_utf8(done.stderr).unwrap()
+    };
+    let shown = |server: &str| {
+        let text = site.output(server, &["usage", "--days", "2", "--json"]);
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let row = |row: &Value| {
+            (row["key"].as_str().unwrap().to_owned(), row["recipients"].as_u64().unwrap())
+        };
+        list["rows"].as_array().unwrap().iter().map(row).collect::<Vec<_>>()
+    };
+    let rows = |all: &[(&str, u64)]| -> Vec<(String, u64)> {
+        all.iter().map(|(key, sent)| (format!("auth:{key}@x.test"), *sent)).collect()
+    };
+    sends(site, "mx1", "auth:ann@x.test", 3);
+    sends(site, "mx2", "auth:ann@x.test", 40);
+    sends(site, "mx2", "auth:bob@x.test", 5);
+    for server in ["mx1", "mx2"] {
+        assert_eq!(publish(server), "");
+    }
+    let all = rows(&[("ann", 43), ("bob", 5)]);
+    assert_eq!((shown("mx1"), shown("mx2")), (all.clone(), all));
+    let of_domain = |desk: &Desk| {
+        let (status, found) = desk.get("usage?key=domain:x.test");
+        assert_eq!(status, 200, "{found}");
+        let members = found["sent"][0]["members"].as_array().unwrap();
+        members.iter().map(|one| one["recipients"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_domain(desk), [43, 5]);
+    // Apart, it counts on, and shows its own.
+    fs::write(&other, named.replace("127.0.0.1:", "127.0.0.1:1")).unwrap();
+    sends(site, "mx2", "auth:bob@x.test", 600);
+    assert!(publish("mx2").contains("other servers do not know what accounts send here"));
+    assert_eq!(shown("mx2"), rows(&[("bob", 605), ("ann", 40)]));
+    let said = String::from_utf8(site.run("mx2", &["usage"]).stderr).unwrap();
+    assert!(said.contains("this is what this server alone has accepted"), "{said}");
+    assert_eq!(shown("mx1"), rows(&[("ann", 43), ("bob", 5)]));
+    // Back, all of it is known.
+    fs::write(&other, &named).unwrap();
+    assert_eq!(publish("mx2"), "");
+    assert_eq!(shown("mx1"), rows(&[("bob", 605), ("ann", 43)]));
+    assert_eq!(of_domain(desk), [605, 43]);
+    site.output("mx1", &["erase", "bob@x.test", "--yes"]);
+    assert_eq!(shown("mx1"), rows(&[("ann", 43)]));
+    site.output("mx1", &["cluster", "forget", "mx2"]);
+    assert_eq!(shown("mx1"), rows(&[("ann", 3)]));
+}
+
 #[test]
 fn what_servers_share_is_shown_and_unblocked_on_each() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,6 +254,7 @@ fn what_servers_share_is_shown_and_unblocked_on_each() {
     until("carol is denied everywhere", || site.count("carol", None).1 == Some(Overridden::Deny));
     let log = fs::read_to_string(site.spool("mx1").join("exirate/audit.log")).unwrap();
     assert!(log.contains("web=token:desk unblock rate=") && log.contains(" deny until="), "{log}");
+    usage_is_that_of_all_servers(&site, &desk);
     // Redis is away: that is shown, and nothing is changed or counted.
     let counted = desk.counted();
     server.kill();

@@ -17,7 +17,7 @@ use exirate::serve::web::role::Role;
 use exirate::serve::web::token::{self, Scope};
 use exirate::spool::habits::{SentMessage, habits_key};
 use exirate::spool::{EventDetails, Options, Spool};
-use exirate::store::{Counting, FOREVER, Store as _, usage_key};
+use exirate::store::{Counting, FOREVER, Store as _};
 use serde_json::{Value, json};
 
 use super::desk::{Answer, Desk, bearer, broker, now};
@@ -110,9 +110,8 @@ fn count(desk: &Desk, names: &[&str], events: u32, login: &str, client: &str) {
 fn sent(desk: &Desk, identity: &str, messages: u64) {
     let mut spool = Spool::open(desk.folder.path(), Options::default()).unwrap();
     let sent = Sent { messages, recipients: 2 * messages, ..Sent::default() };
-    let mut name = Vec::new();
-    let key = usage_key(identity.as_bytes(), &mut name);
-    let counting = Counting { key, sent, day: &|at| at.div_euclid(86_400) };
+    let identity = identity.as_bytes();
+    let counting = Counting { identity, sent, day: &|at| at.div_euclid(86_400) };
     spool.count_usage(&counting, now).unwrap();
 }
 

@@ -32,7 +32,10 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// What is in it, which cannot drive a terminal.
     pub(super) fn json(&self) -> Value {
+        let is_shown = |c: char| !c.is_control() && !('\u{202a}'..='\u{2069}').contains(&c);
+        assert!(String::from_utf8_lossy(&self.body).chars().all(is_shown), "{self:?}");
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 

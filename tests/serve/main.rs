@@ -15,6 +15,7 @@ mod desk_reads;
 mod exim;
 mod exim_faults;
 mod faults;
+mod foreign;
 mod held;
 mod links;
 mod mail_server;

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
+use exirate::serve::web::token;
 use kit::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -336,6 +337,39 @@ fn peers_that_are_slow_or_many_keep_nobody_out() {
     assert!(web.wait().success());
     for stream in &mut streams {
         let _ = stream.read_to_end(&mut Vec::new());
+    }
+}
+
+#[test]
+fn a_stream_ends_with_what_allowed_it() {
+    let mine = "view = [\"root\"]";
+    let desk = Desk::new(mine);
+    let (_broker, web) = desk.both();
+    for by_token in [true, false] {
+        let token = if by_token { bearer(&desk.view) + "\r\n" } else { String::new() };
+        let mut stream = desk.connect();
+        let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{token}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        while !text.contains("\"blocked\":") {
+            let mut part = [0; 4096];
+            let length = stream.read(&mut part).unwrap();
+            assert!(length > 0, "{text}");
+            text += &String::from_utf8_lossy(&part[..length]);
+        }
+        if by_token {
+            token::change(&desk.path("tokens"), |all| Ok(all.remove("panel"))).unwrap();
+        } else {
+            desk.configure("");
+            web.signal(Signal::HUP);
+            let status = || desk.ask("GET", "/api/v1/me", &[], None).status;
+            until("the configuration is in use", || status() == 401);
+        }
+        desk.block("later@example.org");
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(!rest.contains("later@example.org"), "{by_token}: {rest}");
+        desk.configure(mine);
     }
 }
 

@@ -177,6 +177,25 @@ desk_works() {
   systemctl --quiet stop exirate-held
   rm -rf /run/exirate-held /etc/exirate/web.tokens* /var/lib/exirate-broker /run/exirate-broker /run/exirate-web
 }
+# desk_by_hand: the same without systemd.
+desk_by_hand() {
+  local token one
+  bash -e -c "$(sed -n '/^user=\$(exirate where user)$/,/^```$/{/^```$/!p}' /usr/share/doc/exirate/docs/desk.md)" >/tmp/said 2>&1 ||
+    fail "the lines of desk.md fail"
+  cat_logs() { cat /var/log/exirate-{held,broker,web}.log >/tmp/said 2>&1; }
+  serves() { [[ -S /run/exirate-web/web && -S /run/exirate-broker/broker && -S /run/exirate-held/held ]]; }
+  await 'the web service, the broker and the queue listen' serves
+  token=$(exirate web token add here --role help --until 1d 2>/dev/null | grep -o 'exirate_[A-Za-z0-9_-]*')
+  cat_logs
+  expect 'the web service' 'HTTP/1.1 200*"keys"*' "$(web GET status "$token")"
+  expect 'the broker' 'HTTP/1.1 200*alice*' "$(web POST deny "$token" '{"key": "alice", "seconds": 3600, "reason": "a try"}')"
+  exirate deny alice --end >/tmp/said 2>&1 || fail "what the broker has set cannot be ended"
+  exirate web token remove here >/dev/null 2>&1
+  for one in web broker held; do
+    start-stop-daemon --stop --quiet --retry 30 --pidfile "/run/exirate-$one.pid" || fail "serve $one does not stop"
+  done
+  rm -rf /run/exirate-{held,broker,web}* /etc/exirate/web.tokens* /var/lib/exirate-broker /var/log/exirate-{held,broker,web}.log
+}
 # follower_works: as docs/failed-deliveries.md says to start it, it runs.
 follower_works() {
   local unit
@@ -186,6 +205,39 @@ follower_works() {
   systemctl --quiet is-active "$unit" || fail "$unit does not run"
   systemctl --quiet disable --now "$unit"
   rm -rf /var/lib/exirate-follow
+}
+
+# held_mail_is_named AT: a message that a policy holds is named by status, undo, removal and purge, each
+# with the command that has it delivered: the last one does. The package is gone afterwards.
+held_mail_is_named() {
+  local release
+  printf '[policy.kept]\nwhen = "authenticated"\nkey = "auth"\naction = "enforce"\nverdicts = { "100%%" = "hold" }\ndefault.messages = "0.5/1h"\n' \
+    >>/etc/exirate/policy.toml
+  exirate policy apply >/tmp/said 2>&1 || fail "a policy that holds cannot be applied"
+  session 192.0.2.1
+  login "carol$1"
+  sender carol@mail.test
+  recipient '250*' alice@mail.test
+  message 'kept until somebody says so'
+  leave
+  holds() { exirate held >/tmp/said 2>&1; grep -q 'carol' /tmp/said; }
+  await 'the message is held' holds
+  exirate status >/tmp/said 2>&1 || true
+  grep -q 'held .*1 message' /tmp/said || fail "exirate status does not count it"
+  setup 2 --undo
+  grep -q 'exirate held release' /tmp/said || fail "--undo does not name the command that releases it"
+  # The policy that was added stays in its file.
+  setup 1 --undo --yes
+  grep -q 'it stays held' /tmp/said || fail "--undo does not say that it stays"
+  ! dpkg --remove exirate >/tmp/said 2>&1 || fail "the package is removed while mail is held"
+  grep -q 'exirate held release' /tmp/said || fail "the removal does not name the command"
+  EXIRATE_REMOVE_ANYWAY=yes dpkg --remove exirate >/tmp/said 2>&1 || fail "the package cannot be removed"
+  ! dpkg --purge exirate >/tmp/said 2>&1 || fail "it is purged while mail is held"
+  release=$(sed -n 's/^    \(postsuper -H\|sendmail -Am\|exim4 -Mt\)/\1/p' /tmp/said)
+  [[ $release ]] || fail "the purge does not name the mail server's command"
+  bash -c "$release" >/tmp/said 2>&1 || fail "the mail server does not release it: $release"
+  await 'it is delivered' grep -qs '^Subject: kept until somebody says so' /var/mail/alice
+  dpkg --purge exirate >/tmp/said 2>&1 || fail "the package cannot be purged"
 }
 
 # setup STATUS ARGUMENT...: runs it; what it prints is in /tmp/said.

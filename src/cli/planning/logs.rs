@@ -4,15 +4,14 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
-use crate::logs::files::{LogFiles, Read};
+use crate::logs::files::LogFiles;
 use crate::logs::journal::{Journal, writers};
-use crate::logs::unused::{Reason, Unused};
+use crate::logs::notes::LineCounts;
+use crate::logs::unused::Unused;
 use crate::text::{counted_or_no, printable};
 
 /// The file of a cursor is readable by all: it is no secret.
@@ -87,71 +86,6 @@ impl Logs {
     }
 }
 
-/// What a reader should know of the lines of which these were not used.
-pub(in crate::cli) fn notes(read: &Read, unused: &Unused) -> Vec<String> {
-    const SAID: [Reason; 4] =
-        [Reason::WithoutTime, Reason::NotUnderstood, Reason::OtherProgram, Reason::TooManyServers];
-    let of = counted_or_no(read.lines as usize, "line", "lines");
-    let mut notes = Vec::new();
-    for (reason, text) in SAID.map(|reason| (reason, reason.text())) {
-        let lines = unused.of(reason);
-        let Some((place, line)) = lines.examples.first() else { continue };
-        let count = counted_or_no(lines.count as usize, "line", "lines");
-        let first = match reason {
-            Reason::WithoutTime | Reason::NotUnderstood => {
-                format!("; the first is {place}: {}", printable(line.as_bytes()))
-            }
-            _ => String::new(),
-        };
-        notes.push(format!("{count} {text}, of {of}, skipped{first}"));
-    }
-    for place in &read.nights {
-        notes.push(format!(
-            "{place}: the clock goes back by an hour here, as summer time ends; times after that \
-             are taken, and shown, as an hour later"
-        ));
-    }
-    notes
-}
-
-/// What a reader should know of messages that the log does not show from their arrival on.
-pub(in crate::cli) fn notes_of_origin(
-    without_origin: u64,
-    ambiguous: u64,
-    before: u64,
-) -> Vec<String> {
-    let messages = |count: u64| counted_or_no(count as usize, "message", "messages");
-    let mut notes = Vec::new();
-    if without_origin > 0 {
-        notes.push(format!(
-            "for {}, the log does not show the arrival: clients and logins are not known",
-            messages(without_origin)
-        ));
-    }
-    if ambiguous > 0 {
-        notes.push(format!(
-            "for {}, a client wrote what looks like another login (in U=, DN= or SNI=): the \
-             logins are not known",
-            messages(ambiguous)
-        ));
-    }
-    if before > 0 {
-        notes.push(format!("{} received before the log begins: not counted", messages(before)));
-    }
-    notes
-}
-
-/// The lines that were not used for one reason.
-#[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct LineCounts<'a> {
-    reason: &'a str,
-    /// What the reason means.
-    text: &'a str,
-    count: u64,
-    /// Some of them, each with its place.
-    examples: Vec<[&'a str; 2]>,
-}
-
 /// `--unused`: the lines that were not used, by reason, with examples.
 pub(in crate::cli) fn print_unused(
     screen: &mut Screen<'_>,
@@ -159,16 +93,7 @@ pub(in crate::cli) fn print_unused(
     unused: &Unused,
     json: bool,
 ) -> Result<Outcome, Failure> {
-    let all: Vec<LineCounts<'_>> = unused
-        .all()
-        .filter(|(.., lines)| lines.count > 0)
-        .map(|(reason, text, lines)| LineCounts {
-            reason,
-            text,
-            count: lines.count,
-            examples: lines.examples.iter().map(|(place, line)| [&**place, &**line]).collect(),
-        })
-        .collect();
+    let all = LineCounts::of(unused);
     if json {
         screen.json(&all)?;
         return Ok(Outcome::Fine);

@@ -6,17 +6,17 @@ use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::shadow::{self, Seen};
 use crate::spool::SpoolError;
+use crate::standing::databases::require_owner;
 use crate::standing::key_state::second;
-use crate::text;
-use crate::text::counted_or_no;
 use crate::text::time::now;
+use crate::text::{self, counted_or_no};
 
 /// Compare exirate with Exim's own ratelimit before you switch
 #[derive(Debug, Args)]
@@ -231,10 +231,7 @@ impl ShadowReport {
         let all_safe = limits.iter().all(|one| one.safe == Safe::Yes.word());
         let safe = !limits.is_empty() && failed == 0 && all_safe;
         let comparison = Comparison { limits, failed };
-        match self.common.json {
-            true => screen.json(&comparison)?,
-            false => comparison.print(screen, now)?,
-        }
+        screen.show(self.common.json, &comparison, |screen, it| it.print(screen, now))?;
         if failed > 0 {
             screen.flush()?;
             note(format_args!(

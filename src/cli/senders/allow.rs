@@ -12,23 +12,21 @@ use serde::Serialize;
 
 use super::events::EventSource;
 use crate::cli::shared::administrator::{self, AuditLog};
-use crate::cli::shared::complete;
-use crate::cli::shared::confirm;
-use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::database::print_incidents;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::times;
+use crate::cli::shared::{complete, confirm, times};
 use crate::cli::{Failure, Json, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::policy::word::Action;
 use crate::spool::EventKind;
 use crate::standing::change::{self, Ended, NotSet};
+use crate::standing::databases::require_owner;
 use crate::standing::in_force::InForce;
-use crate::standing::key_text;
 use crate::standing::override_state::{self, DenialReply, OverrideJson};
-use crate::standing::totals;
+use crate::standing::{key_text, totals};
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::time::now;
@@ -328,7 +326,7 @@ impl Setting {
             note(format_args!(
                 "{}; `{}` lifts it",
                 totals::still_holds(&name),
-                self.common.command("allow", &name)
+                self.common.commands().about("allow", &name)
             ));
         }
         Ok(())
@@ -411,7 +409,7 @@ pub(super) fn put(store: &mut dyn Inspect, set: &Override) -> Result<change::Set
 /// Notes the override that decides instead of one that was set.
 pub(super) fn note_stronger(changed: &change::Set, rates: &Rates) {
     if let Some(stronger) = &changed.stronger {
-        let command = rates.command_about("overrides --remove", stronger);
+        let command = rates.commands().about_override("overrides --remove", stronger);
         note(format_args!("{}; to end that one: `{command}`", change::no_effect(stronger)));
     }
 }

@@ -1,10 +1,9 @@
-//! `exirate held`: the messages that policies hold.
+//! `exirate held`: the messages that policies hold, and those that wait.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-use anstyle::Style;
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,16 +15,16 @@ use crate::cli::shared::database::Common;
 use crate::cli::shared::hold_queue::{self, QueueOptions};
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Json, Outcome};
 use crate::spool::habits::habits_key;
-use crate::standing::held::{Dealt, Deed, Details, HeldJson, HeldMessage, HoldQueue};
+use crate::standing::held::{Dealt, Deed, Details, HeldJson, HeldMessage, HeldState, HoldQueue};
 use crate::standing::key_state::second;
 use crate::standing::key_text;
 use crate::text::time::now;
 use crate::text::{self, counted_or_no, printable};
 
-/// Show, release or delete the messages that policies hold
+/// Show, release or delete mail that is held, or that waits
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -38,14 +37,15 @@ use crate::text::{self, counted_or_no, printable};
 A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim,
 on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown. The
 policy (undecided) holds what an account of this machine handed over while `exirate serve mail`
-could not decide: `exirate held decide`.
+could not decide: `exirate held decide`. Mail that waits for room within a limit at delivery (Exim)
+leaves by itself: LEAVES says about when, computed from the limit and from what waits before it.
 
-Exit status: 0 no message is held; 1 messages are held, or a KEY or ID has none; 2 an error.
+Exit status: 0 no message is held or waits; 1 messages are, or a KEY or ID has none; 2 an error.
 
 Run it as root, or as the mail server's user. ID is a message's name in the queue. KEY is who was
-counted: a login such as alice@example.org, a client's address, local_account:NAME, or a glob such
-as '*@example.org'. AGE is how long a message has been held, TO how many recipients have not
-received it.", add = Json::of::<Vec<HeldJson>>())]
+counted: a login such as alice@example.org, a client's address, local_account:NAME, destination:NAME,
+or a glob such as '*@example.org'. AGE is how long a message has been held, or in the queue, TO how
+many recipients have not received it, or wait.", add = Json::of::<Vec<HeldJson>>())]
 pub(in crate::cli) struct HeldCommand {
     #[command(subcommand)]
     command: Option<HeldAction>,
@@ -95,7 +95,7 @@ struct Show {
     place: Place,
 }
 
-/// Release held messages: they are delivered
+/// Release messages that are held or wait: they are delivered
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   It was alice who sent them:
@@ -106,14 +106,15 @@ Exit status: 0 released; 1 a KEY or ID has no held message, or nothing was relea
 Where a KEY is given, it asks first; without a terminal, --yes is needed. The mail server delivers
 them from now on as it delivers others: with Exim and Postfix, it begins at once. What was done is
 logged to audit.log in the database's directory, and to syslog (facility mail). It does not end the
-suspicion of an account (`exirate habits accept`), nor a limit: what is sent next may be held again.")]
+suspicion of an account (`exirate habits accept`), nor a limit: what is sent next may be held again.
+What waits leaves at once, and counts for no limit at delivery: for that, run it as root.")]
 #[command(add = Json::of::<Vec<HeldJson>>())]
 struct Release {
     #[command(flatten)]
     change: HeldChange,
 }
 
-/// Delete held messages: nobody gets them
+/// Delete messages that are held or wait: nobody gets them
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   A thief sent them:
@@ -155,9 +156,10 @@ struct DetailsJson {
     headers: Vec<String>,
 }
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column::words("KEY"),
     Column::words("AGE"),
+    Column::words("LEAVES"),
     Column::numbers("TO"),
     Column::numbers("SIZE").spare(2),
     Column::words("ID"),
@@ -183,22 +185,28 @@ impl HeldCommand {
         if self.place.common.json {
             screen.json(&messages.iter().map(HeldJson::of).collect::<Vec<_>>())?;
         } else if messages.is_empty() {
-            writeln!(screen, "no message is held")?;
+            writeln!(screen, "no message is held or waits")?;
         } else {
             let rows = || messages.iter().map(cells);
-            let layout = Layout::of(screen, COLUMNS, rows());
-            layout.head(screen)?;
-            layout.write(screen, Style::new(), rows(), None)?;
+            table::cells(screen, COLUMNS, rows)?;
         }
         found.outcome(!messages.is_empty())
     }
 }
 
-fn cells(message: &HeldMessage) -> [String; 8] {
+fn cells(message: &HeldMessage) -> [String; 9] {
     let plain = |text: &str| printable(text.as_bytes());
+    let leaves = match (message.state, message.until) {
+        (HeldState::Held, _) => "if released".to_owned(),
+        (HeldState::Waiting, None) => "later".to_owned(),
+        (HeldState::Waiting, Some(until)) => {
+            format!("in about {}", text::rough((until - now().seconds).max(0) as f64))
+        }
+    };
     [
         key_text::key(&message.key),
         text::rough_age(second(message.at), now()),
+        leaves,
         message.recipients.to_string(),
         text::bytes(message.size),
         plain(&message.id),
@@ -242,7 +250,8 @@ impl Place {
         for why in &held.unread {
             complain(printable(why.as_bytes()));
         }
-        let (mut messages, unread) = (held.messages, held.unread.len());
+        let unread = held.unread.len();
+        let mut messages = held.into_messages();
         let folding = self.common.folding()?;
         let narrow = Narrow::unselective(false);
         let mut wanted: Vec<HeldArgument<'_>> = Vec::new();
@@ -260,7 +269,7 @@ impl Place {
         let missing: Vec<&HeldArgument<'_>> = wanted.iter().filter(|one| !one.found).collect();
         for one in &missing {
             let argument = printable(one.argument.as_bytes());
-            complain(format_args!("no held message matches {argument}"));
+            complain(format_args!("no message that is held or waits matches {argument}"));
         }
         Ok(FoundMessages { messages, missing: !missing.is_empty(), unread })
     }
@@ -324,7 +333,11 @@ fn print(screen: &mut Screen<'_>, message: &HeldMessage, details: &Details) -> s
     let plain = |text: &str| printable(text.as_bytes());
     let since = text::time::local_second(message.at);
     let HeldMessage { id, policy, key, why, sender, .. } = message;
-    writeln!(screen, "{}: held since {since} by policy {}", plain(id), plain(policy))?;
+    let kept = match message.state {
+        HeldState::Held => "held",
+        HeldState::Waiting => "waits",
+    };
+    writeln!(screen, "{}: {kept} since {since} by policy {}", plain(id), plain(policy))?;
     writeln!(screen, "key:    {}", key_text::key(key))?;
     writeln!(screen, "why:    {}", plain(why))?;
     writeln!(screen, "size:   {}", text::bytes(message.size))?;

@@ -4,21 +4,20 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use clap::{Args, ValueEnum};
-use schemars::JsonSchema;
-use serde::{Serialize, Serializer as _};
+use clap::Args;
 
-use crate::cli::shared::complete;
-use crate::cli::shared::database;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note, noted};
+use crate::cli::shared::screen::{Screen, Terminal, note, noted};
 use crate::cli::shared::table::{Column, Layout, Rows};
+use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
+use crate::standing::databases::visit;
 use crate::standing::in_force::{InForce, NextEvent};
-use crate::standing::key_state::{KeyState, KeyStateJson};
+use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
+use crate::standing::listed::{First, Listed, Sort};
 use crate::text;
 
 /// List keys with their current rates
@@ -88,73 +87,6 @@ over: (log), (delay), (hold). The figures are as measured.",
     )
 }
 
-/// What keys are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Sort {
-    /// The rate, highest first
-    Rate,
-    /// The share of the limit, largest first
-    Share,
-    /// The latest event
-    Seen,
-    /// The key, alphabetically
-    Key,
-}
-
-impl Sort {
-    /// What `record` is sorted by at `now`, highest first; 0 where that is its
-    /// key.
-    fn rank(self, record: &KeyState, now: Timestamp) -> f64 {
-        match self {
-            Self::Rate => record.rate(now),
-            Self::Share => record.share(now),
-            Self::Seen => record.average.at.as_seconds(),
-            Self::Key => 0.0,
-        }
-    }
-}
-
-/// The first records in the order of `sort`, of those that are added.
-pub(in crate::cli) struct First {
-    sort: Sort,
-    now: Timestamp,
-    limit: usize,
-    /// With their ranks, which are slow to compute for each comparison; what is sorted is small.
-    records: Vec<(f64, Box<KeyState>)>,
-}
-
-impl First {
-    pub(in crate::cli) fn new(sort: Sort, now: Timestamp, limit: usize) -> Self {
-        Self { sort, now, limit, records: Vec::new() }
-    }
-
-    pub(in crate::cli) fn add(&mut self, record: KeyState) {
-        self.records.push((self.sort.rank(&record, self.now), Box::new(record)));
-        // Rarely, as sorting is slow.
-        if self.records.len() >= self.limit.saturating_mul(2).saturating_add(1000) {
-            self.cut();
-        }
-    }
-
-    fn cut(&mut self) {
-        let now = self.now;
-        self.records.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
-            rank_b
-                .total_cmp(rank_a)
-                .then_with(|| a.key().cmp(b.key()))
-                .then_with(|| b.rate(now).total_cmp(&a.rate(now)))
-                .then_with(|| a.stored.cmp(&b.stored))
-        });
-        self.records.truncate(self.limit);
-    }
-
-    /// The records in order.
-    pub(in crate::cli) fn take(mut self) -> impl ExactSizeIterator<Item = KeyState> {
-        self.cut();
-        self.records.into_iter().map(|(_, record)| *record)
-    }
-}
-
 impl List {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
@@ -162,7 +94,7 @@ impl List {
         let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let now = in_force.now;
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
-        let unread = database::visit(&mut *store, |entry| {
+        let unread = visit(&mut *store, &Terminal, |entry| {
             if selection.contains(&entry.record_key()) {
                 let record = KeyState::from(entry);
                 if !self.over || in_force.refuses(&record) {
@@ -191,10 +123,7 @@ impl List {
     ) -> Result<(), Failure> {
         if self.common.json {
             let facts = records.map(|record| Listed::of(&record, in_force));
-            serde_json::Serializer::new(&mut *screen)
-                .collect_seq(facts)
-                .map_err(std::io::Error::from)?;
-            writeln!(screen)?;
+            screen.json_seq(facts)?;
         } else if records.len() > 0 {
             let (mut rows, mut blocked) = (Rows::new(), Vec::with_capacity(records.len()));
             for record in records {
@@ -211,24 +140,6 @@ impl List {
             }
         }
         Ok(())
-    }
-}
-
-/// A record, in JSON.
-#[derive(Serialize, JsonSchema)]
-pub(in crate::cli) struct Listed {
-    #[serde(flatten)]
-    facts: KeyStateJson,
-    /// allow or deny.
-    #[serde(rename = "override")]
-    overridden: Option<&'static str>,
-}
-
-impl Listed {
-    pub(in crate::cli) fn of(record: &KeyState, in_force: &InForce) -> Self {
-        let next = in_force.next(record);
-        let overridden = next.overridden().map(|one| one.overridden.word());
-        Self { facts: in_force.json(record), overridden }
     }
 }
 

@@ -3,17 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 
-use anstyle::Style;
 use clap::Args;
 
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::database::print_incidents;
 use crate::cli::shared::keys;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
+use crate::standing::databases::require_owner;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::store::{Override, Target};
 use crate::text;
@@ -81,9 +81,7 @@ impl Overrides {
             note("no key is allowed or denied");
         } else {
             let rows = || list.iter().map(|one| cells(one, now));
-            let layout = Layout::of(screen, COLUMNS, rows());
-            layout.head(screen)?;
-            layout.write(screen, Style::new(), rows(), None)?;
+            table::cells(screen, COLUMNS, rows)?;
         }
         Ok(Outcome::Fine)
     }

@@ -10,23 +10,21 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list::OVER;
-use crate::cli::shared::complete;
-use crate::cli::shared::database;
-use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::keys::{self, Narrow, Selection};
-use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
+use crate::cli::shared::{complete, database, hold_queue};
 use crate::cli::{Failure, Json, Outcome};
 use crate::engine::AlgorithmKind;
+use crate::mta::held::HeldMail;
 use crate::rate::{Timestamp, Wait};
+use crate::standing::held::HeldMessage;
 use crate::standing::in_force::{By, InForce, NextEvent};
 use crate::standing::key_state::{KeyState, KeyStateJson, later, passes, second};
-use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
 use crate::standing::usage::UsageReader;
-use crate::standing::words;
+use crate::standing::{key_text, words};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
 
@@ -102,6 +100,8 @@ struct Shown {
     /// How many of its messages policies hold; null where this user cannot read the mail server's
     /// queue.
     held: Option<usize>,
+    /// How many of its messages wait for room within a limit at delivery; null as with held.
+    waiting: Option<usize>,
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
 }
@@ -123,13 +123,7 @@ impl Show {
         let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         if !self.common.json {
             let arguments = (&*self.keys, &self.narrow);
-            let of = missing_totals::of_missing(
-                &mut *store,
-                &in_force,
-                &mut selection,
-                arguments,
-                &folding,
-            )?;
+            let of = keys::of_missing(&mut *store, &in_force, &mut selection, arguments, &folding)?;
             keys.extend(of);
         }
         if !self.common.json
@@ -156,11 +150,13 @@ impl Show {
         if self.common.json {
             let shown = records.iter().map(|(record, seen)| {
                 let refused_by = totals.refuse(&in_force, record);
-                let of_key = |all: &HeldMail| {
-                    all.messages.iter().filter(|one| one.key == record.key()).count()
-                };
-                let held = held.as_ref().map(of_key);
-                Shown { held, ..shown(record, &in_force, *seen, refused_by) }
+                let of_key =
+                    |all: &[HeldMessage]| all.iter().filter(|one| one.key == record.key()).count();
+                Shown {
+                    held: held.as_ref().map(|all| of_key(&all.messages)),
+                    waiting: held.as_ref().map(|all| of_key(&all.waiting)),
+                    ..shown(record, &in_force, *seen, refused_by)
+                }
             });
             let shown: Vec<Shown> = shown.collect();
             screen.json(&shown)?;
@@ -176,9 +172,10 @@ impl Show {
                 writeln!(screen, "{line}")?;
             }
             if let Some(held) = &held {
-                let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &folding)?;
+                let messages =
+                    hold_queue::of_keys(held, &self.keys, self.narrow.is_exact(), &folding)?;
                 hold_queue::print(screen, &messages, |words, key| {
-                    self.common.command_here(words, key)
+                    self.common.commands().here(words, key)
                 })?;
             }
         }
@@ -471,6 +468,7 @@ fn shown(
         event_seen,
         refused_by,
         held: None,
+        waiting: None,
         overridden: next.overridden().map(OverrideJson::of),
     }
 }

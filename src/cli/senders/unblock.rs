@@ -15,23 +15,20 @@ use serde::Serialize;
 
 use super::habits::account::suspected;
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::complete;
-use crate::cli::shared::confirm;
-use crate::cli::shared::database::{parts, print_incidents, require_owner};
+use crate::cli::shared::database::{parts, print_incidents};
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note, noted};
+use crate::cli::shared::{complete, confirm};
 use crate::cli::{Failure, Json, Outcome};
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
-use crate::standing::change;
+use crate::standing::databases::require_owner;
 use crate::standing::in_force::{By, InForce};
 use crate::standing::key_state::{KeyState, KeyStateJson};
-use crate::standing::key_text;
-use crate::standing::left;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::Totals;
-use crate::standing::words;
+use crate::standing::{change, key_text, left, words};
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::time::now;
@@ -272,8 +269,8 @@ impl Unblock {
                 complain(format_args!(
                     "{}; `{}` ends that, or `{}`",
                     left::denied(argument, denial),
-                    self.common.command("overrides --remove", &denial.argument),
-                    self.common.command("allow", argument),
+                    self.common.commands().about("overrides --remove", &denial.argument),
+                    self.common.commands().about("allow", argument),
                 ));
             }
         }
@@ -286,7 +283,7 @@ impl Unblock {
         let accounts = suspected(&self.common, &in_use, &self.keys, &self.narrow, now)?;
         for account in &accounts {
             let key = account.shown();
-            let accept = self.common.command_here("habits accept", &key);
+            let accept = self.common.commands().here("habits accept", &key);
             complain(format_args!(
                 "{}; if it was the owner, `{accept}` ends that",
                 left::suspected(&key)
@@ -308,7 +305,7 @@ impl Unblock {
             totals = totals.and(Totals::refusing_target(store, in_force, &target)?);
         }
         for name in totals.names_refusing(in_force) {
-            let unblock = self.common.command("unblock", &name);
+            let unblock = self.common.commands().about("unblock", &name);
             note(format_args!("{}: `{unblock}` resets it", left::total(&name)));
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use clap::Args;
 
@@ -10,15 +11,15 @@ use crate::cli::shared::complete;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{self, Column};
-use crate::cli::system::cluster;
 use crate::cli::{Failure, Json, Outcome};
-use crate::csv;
+use crate::cluster::ClusterSettings;
 use crate::rate::usage::{DAYS, Sent};
+use crate::serve::servers;
 use crate::standing::pattern;
 use crate::standing::usage::{By, SortBy, UsageDay, UsageList, UsageReader, UsageReport, UsageRow};
-use crate::store::Target;
-use crate::text;
+use crate::store::{Inspect, Target};
 use crate::text::time::now;
+use crate::{csv, text};
 
 /// Show what accounts, domains and customers have sent
 #[derive(Debug, Args)]
@@ -48,7 +49,8 @@ A domain or a customer is the sum of those of its accounts that are known, by th
 Usage by script or by client is not known: who sends chooses these, and would fill the database.
 `exirate measure` counts them in the mail server's log.
 
-Where limits are shared, each server counts the mail that it accepts itself, and shows only that.")]
+Where limits are shared, all servers are added up: what others have sent is known within a minute or so
+after it, from `exirate serve alerts` there. A server that cannot reach the store shows its own mail.")]
 #[command(add = Json::when::<UsageList>("Without KEY").or::<Vec<UsageReport>>("With KEY"))]
 pub(in crate::cli) struct UsageCommand {
     /// Show this login, local account, domain:NAME or customer:NAME, by day
@@ -106,12 +108,9 @@ fn sort(word: &str) -> Result<SortBy, String> {
 impl UsageCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
-        let mut spool = self.common.spool()?;
+        let mut store = self.store(&directory)?;
         let reader = UsageReader::of(&directory, now());
         let days = usize::from(self.days);
-        if cluster::settings(&directory).is_ok_and(|(_, settings)| settings.is_some()) {
-            note("each server counts its own usage: this is what this server has accepted");
-        }
         let is_known = match &self.key {
             Some(key) => {
                 let folding = self.common.folding()?;
@@ -121,7 +120,7 @@ impl UsageCommand {
                     let wanted = "expected an account, domain:NAME or customer:NAME";
                     return Err(Failure::new(format!("{shown} is a glob; {wanted}")));
                 }
-                let mut reports = reader.reports(&mut spool, &target, days)?;
+                let mut reports = reader.reports(&mut *store, &target, days)?;
                 for report in &mut reports {
                     report.sort_members(self.sort);
                 }
@@ -132,7 +131,7 @@ impl UsageCommand {
                 !reports.is_empty()
             }
             None => {
-                let list = reader.list(&mut spool, self.by, days, self.sort)?;
+                let list = reader.list(&mut *store, self.by, days, self.sort)?;
                 self.show_list(screen, &list)?;
                 !list.rows.is_empty()
             }
@@ -142,6 +141,16 @@ impl UsageCommand {
         }
         screen.flush()?;
         Ok(Outcome::found_if(!is_known))
+    }
+
+    /// The database, with what other servers have published, where it can be reached.
+    fn store(&self, directory: &Path) -> Result<Box<dyn Inspect>, Failure> {
+        let own = || self.common.spool().map(|spool| Box::new(spool) as Box<dyn Inspect>);
+        let Ok((_, Some(settings))) = ClusterSettings::of(directory) else { return own() };
+        servers::rates(&settings, own()?).or_else(|why| {
+            note(format_args!("{why}: this is what this server alone has accepted"));
+            own()
+        })
     }
 
     fn show(

@@ -4,15 +4,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::keys;
 use crate::cli::Failure;
+use crate::spec::typed_period;
 use crate::spool::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, EventReader,
     LogLimits, Spool,
 };
-use crate::text;
 use crate::text::time::now;
-use crate::text::{bytes, parse_bytes};
+use crate::text::{self, bytes, parse_bytes};
 
 /// The name of a log, as in its settings.
 fn log_name(kind: EventKind) -> &'static str {
@@ -38,15 +37,6 @@ impl EventSetting {
             ".max_size" => Some(size(name, value).map(|size| Self::MaxSize(kind, size))),
             ".keep" => Some(keep(name, value).map(|keep| Self::Keep(kind, keep))),
             _ => None,
-        }
-    }
-
-    /// Whether both are the same setting.
-    pub(in crate::cli) fn is_same(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::MaxSize(one, _), Self::MaxSize(other, _)) => one == other,
-            (Self::Keep(one, _), Self::Keep(other, _)) => one == other,
-            _ => false,
         }
     }
 
@@ -86,7 +76,7 @@ fn keep(name: &str, value: &str) -> Result<Option<u64>, String> {
     if value == "forever" {
         return Ok(None);
     }
-    match keys::period(value) {
+    match typed_period(value) {
         Ok(seconds) if seconds >= EVENT_KEEP_MIN as f64 => Ok(Some(seconds as u64)),
         Ok(_) => Err(format!("{name} must be at least {}", text::duration(EVENT_KEEP_MIN as f64))),
         Err(_) => Err("expected a time, such as 12h or 30d, or `forever`".to_owned()),

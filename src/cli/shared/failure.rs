@@ -1,16 +1,16 @@
 //! How a command ends.
 
-use std::fmt;
+use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
-use crate::alerts::AlertError;
 use crate::cluster::SettingsError;
 use crate::history::measure::MeasureError;
 use crate::history::simulate::SimulateError;
 use crate::logs::files::LogError;
 use crate::policy::image::ImageError;
 use crate::spool::SpoolError;
+use crate::standing::databases::StandingError;
 use crate::store::InspectError;
 use crate::sys::secure_dir::DirError;
 use crate::trace::TraceError;
@@ -42,12 +42,14 @@ impl From<Outcome> for ExitCode {
 }
 
 /// Why a command could not do its work: exit code 2.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum Failure {
     /// What is wrong, where, and what would be right: one line.
+    #[error("{0}")]
     Said(String),
     /// The output could not be written.
-    Output(io::Error),
+    #[error("{0}")]
+    Output(#[from] io::Error),
 }
 
 impl Failure {
@@ -56,114 +58,63 @@ impl Failure {
         Self::Said(what.into())
     }
 
-    /// An error of the database or of the trace store, which says what should
-    /// be; what to do about it here and now may be simpler.
-    fn with_advice(error: &dyn std::error::Error, place: Option<&DirError>) -> Self {
-        let advice = match place {
-            Some(DirError::Io { source, .. })
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                "; run exirate as root, or as that user"
+    fn in_words(error: &dyn Error) -> Self {
+        Self::Said(error.to_string())
+    }
+
+    /// An error of the databases, which says what should be; what to do about it here and now may be
+    /// simpler.
+    fn of_databases(error: &(dyn Error + 'static)) -> Self {
+        let (mut advice, mut next) = ("", Some(error));
+        while let Some(cause) = next {
+            let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            if cause.downcast_ref().is_some_and(is_denied) {
+                advice = "; run exirate as root, or as that user";
+            } else if let Some(SettingsError::Line { .. }) = cause.downcast_ref() {
+                advice = "; `exirate cluster join` writes the file again";
             }
-            _ => "",
-        };
+            next = cause.source();
+        }
         Self::Said(format!("{error}{advice}"))
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Said(text) => f.write_str(text),
-            Self::Output(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
-
-impl From<LogError> for Failure {
-    fn from(error: LogError) -> Self {
-        Self::Said(error.to_string())
-    }
-}
-
-impl From<MeasureError> for Failure {
-    fn from(error: MeasureError) -> Self {
-        Self::Said(error.to_string())
-    }
-}
-
-impl From<SimulateError> for Failure {
-    fn from(error: SimulateError) -> Self {
-        Self::Said(error.to_string())
-    }
-}
-
-impl From<SpoolError> for Failure {
-    fn from(error: SpoolError) -> Self {
-        let place = if let SpoolError::Directory(place) = &error { Some(place) } else { None };
-        Self::with_advice(&error, place)
-    }
-}
-
-impl From<DirError> for Failure {
-    fn from(error: DirError) -> Self {
-        Self::with_advice(&error, Some(&error))
-    }
-}
-
-impl From<SettingsError> for Failure {
-    fn from(error: SettingsError) -> Self {
-        match error {
-            SettingsError::Directory(error) => error.into(),
-            error @ SettingsError::Line { .. } => {
-                Self::Said(format!("{error}; `exirate cluster join` writes the file again"))
+/// Each of these errors is said by a function.
+macro_rules! said {
+    ($($said:path: $($error:ty),*;)*) => {
+        $($(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                $said(&error)
             }
-        }
-    }
+        })*)*
+    };
 }
 
-impl From<AlertError> for Failure {
-    fn from(error: AlertError) -> Self {
-        match error {
-            AlertError::Spool(error) => error.into(),
-            AlertError::Image(error) => error.into(),
-            AlertError::Settings(error) => error.into(),
-            AlertError::Unfit(text) => Self::new(text),
-        }
-    }
+said! {
+    Failure::in_words: LogError, MeasureError, SimulateError;
+    Failure::of_databases: SpoolError, DirError, TraceError, ImageError, SettingsError;
 }
 
 impl From<&ImageError> for Failure {
     fn from(error: &ImageError) -> Self {
-        let place = if let ImageError::Directory(place) = error { Some(place) } else { None };
-        Self::with_advice(error, place)
+        Self::of_databases(error)
     }
 }
 
-impl From<ImageError> for Failure {
-    fn from(error: ImageError) -> Self {
-        Self::from(&error)
+impl From<StandingError> for Failure {
+    fn from(error: StandingError) -> Self {
+        match error {
+            StandingError::Inspect(error) => error.into(),
+            error => Self::of_databases(&error),
+        }
     }
 }
 
 impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {
-        match error.downcast::<SpoolError>() {
-            Ok(error) => (*error).into(),
-            Err(error) => Self::Said(error.to_string()),
+        match error.downcast_ref::<SpoolError>() {
+            Some(error) => Self::of_databases(error),
+            None => Self::Said(error.to_string()),
         }
-    }
-}
-
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Self {
-        let place = if let TraceError::Directory(place) = &error { Some(place) } else { None };
-        Self::with_advice(&error, place)
     }
 }

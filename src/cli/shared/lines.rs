@@ -3,10 +3,9 @@
 use std::io::{self, BufRead};
 use std::path::Path;
 
-use super::input;
-use super::screen::complain;
+use super::screen::{Terminal, complain};
 use crate::cli::Failure;
-use crate::text::printable;
+use crate::text::{input, printable};
 
 /// The longest line: of an export, the largest filter in base64, a key of the largest
 /// size with every byte escaped, and more.
@@ -32,7 +31,7 @@ pub(in crate::cli) struct Lines {
 
 impl Lines {
     pub(in crate::cli) fn open(path: &Path) -> Result<Self, Failure> {
-        let (input, name) = input::open(path)?;
+        let (input, name) = input::open(path, &Terminal).map_err(Failure::new)?;
         let line = Vec::new();
         Ok(Self { input, name, number: 0, line, too_long: false, done: false, invalid: 0 })
     }
@@ -97,7 +96,9 @@ impl Lines {
         loop {
             let buffer = match self.input.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result.map_err(|error| input::failed(&self.name, &error))?,
+                result => {
+                    result.map_err(|error| Failure::new(input::failed(&self.name, &error)))?
+                }
             };
             if buffer.is_empty() {
                 break;

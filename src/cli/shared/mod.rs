@@ -3,22 +3,17 @@
 
 pub(super) mod administrator;
 pub(super) mod ask_daemon;
-pub(super) mod bypass_notice;
+pub(super) mod commands;
 pub(super) mod complete;
 pub(super) mod confirm;
 pub(super) mod database;
 pub(super) mod diagnostics;
 pub(super) mod event_settings;
-pub(super) mod exim_dump;
-pub(super) mod export_format;
 pub(super) mod failure;
 pub(super) mod hold_queue;
-pub(super) mod input;
 pub(super) mod keys;
 pub(super) mod lines;
-pub(super) mod missing_totals;
 pub(super) mod output_file;
-pub(super) mod range;
 pub(super) mod rates;
 pub(super) mod screen;
 pub(super) mod server_table;

@@ -8,12 +8,11 @@ use clap::Args;
 
 use super::database::Common;
 use crate::cli::Failure;
-use crate::cli::system::cluster;
 use crate::cluster::ClusterSettings;
-use crate::redis::SharedRates;
 use crate::serve::servers;
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::{Inspect, Memory, Override, Target};
+use crate::standing::commands::Commands;
+use crate::store::{Inspect, Memory};
 
 /// The options of a command that shows or changes rates.
 #[derive(Clone, Debug, Args)]
@@ -68,42 +67,17 @@ impl Rates {
         if self.local {
             return Ok(None);
         }
-        match cluster::settings(&self.directory()?) {
+        match ClusterSettings::of(&self.directory()?) {
             Ok((_, settings)) => Ok(settings),
             // Without the directory there is no database: opening it says so.
             Err(_) if self.spool_is_absent()? => Ok(None),
-            Err(failure) => Err(failure),
+            Err(failure) => Err(failure.into()),
         }
     }
 
-    /// A command for people that uses the same rates: `words`, such as `allow`, and KEY as it
-    /// is shown.
-    pub(in crate::cli) fn command(&self, words: &str, key: &str) -> String {
-        self.command_with(words, key, "")
-    }
-
-    /// As [`Rates::command`], for a command that is always about this server.
-    pub(in crate::cli) fn command_here(&self, words: &str, key: &str) -> String {
-        self.common.command(words, key, "")
-    }
-
-    fn command_with(&self, words: &str, key: &str, options: &str) -> String {
-        let local = if self.local { " --local" } else { "" };
-        self.common.command(words, key, &format!("{options}{local}"))
-    }
-
-    /// As [`Rates::command`], with the KEY of an override, which means that one.
-    pub(in crate::cli) fn command_about(&self, words: &str, one: &Override) -> String {
-        match &one.target {
-            Target::Exact { key, folding: None, .. } => {
-                let literal = std::str::from_utf8(key).ok();
-                match literal.filter(|key| !key.contains(char::is_control)) {
-                    Some(key) => self.command_with(words, key, " --exact"),
-                    None => self.command(words, &one.argument),
-                }
-            }
-            _ => self.command(words, &one.argument),
-        }
+    /// Commands for people about the same rates.
+    pub(in crate::cli) fn commands(&self) -> Commands {
+        Commands { local: self.local, ..self.common.commands() }
     }
 
     fn spool_is_absent(&self) -> Result<bool, Failure> {
@@ -128,8 +102,5 @@ pub(in crate::cli) fn connect(
 ) -> Result<Box<dyn Inspect>, Failure> {
     let failed =
         |why: String| Failure::new(format!("{why}; --local uses the copies that this server has"));
-    let redis = servers::configuration(&settings.config).map_err(failed)?.redis;
-    let rates = SharedRates::connect(&redis, local)
-        .map_err(|error| failed(format!("the shared rates at {redis} cannot be used: {error}")))?;
-    Ok(Box::new(rates))
+    servers::rates(settings, local).map_err(failed)
 }

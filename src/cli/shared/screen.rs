@@ -3,7 +3,7 @@
 //! Results go to the [`Screen`]; notes and errors go to standard error, by
 //! [`complain`] and [`note`], and so do progress bars.
 
-use std::fmt::Display;
+use std::fmt::{Arguments, Display};
 use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use anstyle::Style;
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
-use serde_json::Serializer;
-use serde_json::ser::Formatter;
 
 use crate::cli::Failure;
+use crate::logs::files::LogFiles;
+use crate::text::{Voice, write_json};
 
 /// Standard output, or what stands in for it.
 pub(in crate::cli) struct Screen<'a> {
@@ -39,9 +39,9 @@ impl Screen<'_> {
         Screen { out: Box::new(io::BufWriter::new(stdout.lock())), color, width }
     }
 
-    /// What is written to `out`, without colours.
-    pub(in crate::cli) fn of(out: &mut Vec<u8>) -> Screen<'_> {
-        Screen { out: Box::new(out), color: false, width: None }
+    /// What is written to `out`, without colours; `width` columns wide, or as wide as it takes.
+    pub(in crate::cli) fn of(out: &mut Vec<u8>, width: Option<u16>) -> Screen<'_> {
+        Screen { out: Box::new(out), color: false, width }
     }
 
     /// A screen like this one, `width` columns wide, that writes to `out`.
@@ -60,43 +60,36 @@ impl Screen<'_> {
         format!("{style}{text}{style:#}")
     }
 
+    /// Shows `value`: as JSON, or as `print` does it for people.
+    pub(in crate::cli) fn show<T: Serialize, E: Into<Failure>>(
+        &mut self,
+        json: bool,
+        value: &T,
+        print: impl FnOnce(&mut Self, &T) -> Result<(), E>,
+    ) -> Result<(), Failure> {
+        match json {
+            true => self.json(value),
+            false => print(self, value).map_err(Into::into),
+        }
+    }
+
     /// Writes `value` as one line of JSON.
     pub(in crate::cli) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        let mut written = Serializer::with_formatter(&mut self.out, Printable);
-        value.serialize(&mut written).map_err(io::Error::from)?;
+        write_json(&mut self.out, value).map_err(io::Error::from)?;
         Ok(writeln!(self.out)?)
     }
-}
 
-/// JSON that cannot drive a terminal: what is not printable is escaped.
-struct Printable;
-
-impl Formatter for Printable {
-    fn write_string_fragment<W: ?Sized + Write>(
+    /// Writes `values` as one list, each as it comes.
+    pub(in crate::cli) fn json_seq(
         &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        let is_plain = |c: char| c == '\'' || c.escape_debug().len() == 1;
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_plain(*c)) {
-            let (plain, from) = rest.split_at(at);
-            writer.write_all(plain.as_bytes())?;
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            rest = from.get(c.len_utf8()..).unwrap_or_default();
+        values: impl IntoIterator<Item = impl Serialize>,
+    ) -> Result<(), Failure> {
+        write!(self.out, "[")?;
+        for (n, value) in values.into_iter().enumerate() {
+            self.out.write_all(if n == 0 { b"" } else { b"," })?;
+            write_json(&mut self.out, &value).map_err(io::Error::from)?;
         }
-        writer.write_all(rest.as_bytes())
-    }
-}
-
-#[cfg(test)]
-impl<'a> Screen<'a> {
-    /// A screen that writes to `out`, without colours; `width` columns wide
-    /// as a terminal is, or as wide as it takes.
-    pub(in crate::cli) fn plain(out: &'a mut Vec<u8>, width: Option<u16>) -> Self {
-        Self { out: Box::new(out), color: false, width }
+        Ok(writeln!(self.out, "]")?)
     }
 }
 
@@ -115,15 +108,47 @@ fn terminal_width() -> Option<u16> {
     crossterm::terminal::size().ok().map(|(width, _)| width).filter(|&width| width > 0)
 }
 
-/// Prints an error on standard error.
+/// Prints an error on standard error. What it quotes, such as the reply of a server, cannot drive
+/// the terminal.
 pub(in crate::cli) fn complain(what: impl Display) {
+    let mut text = String::new();
+    for c in what.to_string().chars() {
+        if c.is_control() && c != '\n' { text.extend(c.escape_default()) } else { text.push(c) }
+    }
     // If standard error cannot be written, there is nowhere to report it.
-    let _ = writeln!(io::stderr(), "exirate: {what}");
+    let _ = writeln!(io::stderr(), "exirate: {text}");
 }
 
 /// Says on standard error what is worth knowing but is no error.
 pub(in crate::cli) fn note(what: impl Display) {
     complain(format_args!("note: {what}"));
+}
+
+/// Standard error.
+pub(in crate::cli) struct Terminal;
+/// The same.
+pub(in crate::cli) const TERMINAL: &dyn Voice = &Terminal;
+
+impl Voice for Terminal {
+    fn complain(&self, what: Arguments<'_>) {
+        complain(what);
+    }
+
+    fn note(&self, what: Arguments<'_>) {
+        note(what);
+    }
+
+    fn progress(&self, what: &'static str) -> Box<dyn FnMut(u64, u64)> {
+        let mut bar: Option<ProgressBar> = None;
+        Box::new(move |done, of| {
+            bar.get_or_insert_with(|| progress(of, what)).set_position(done);
+        })
+    }
+
+    fn tally(&self, what: &'static str) -> Box<dyn FnMut()> {
+        let mut tally = Tally::of(what);
+        Box::new(move || tally.add())
+    }
 }
 
 /// What was read; notes what could not be.
@@ -149,10 +174,10 @@ pub(in crate::cli) fn progress(total: u64, what: &'static str) -> ProgressBar {
     }
 }
 
-/// A progress bar of the shards of the rate database: to be called with how many are done.
-pub(in crate::cli) fn shards() -> impl FnMut(usize) {
-    let bar = progress(256, "shards");
-    move |done| bar.set_position(done as u64)
+/// A progress bar of the bytes of logs: to be called with how many are read.
+pub(in crate::cli) fn bytes_read(files: &LogFiles) -> impl FnMut(u64) + use<> {
+    let bar = progress(files.size(), "bytes");
+    move |bytes| bar.set_position(bytes)
 }
 
 /// A count of what was read, on standard error where that is a terminal, for
@@ -205,21 +230,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_cannot_drive_a_terminal() {
-        let text = "it's ä\n\"\\ \u{9b}31m\u{202e}\u{7f}\x1b\u{e0001}";
-        let mut out = Vec::new();
-        Screen::plain(&mut out, None).json(&text).unwrap();
-        let written = String::from_utf8(out).unwrap();
-        let expected = r#""it's ä\n\"\\ \u009b31m\u202e\u007f\u001b\udb40\udc01""#;
-        assert_eq!(written.trim_end(), expected);
-        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
-    }
-
-    #[test]
     fn styles_are_written_only_where_colours_are_on() {
         let style = Style::new().bold();
         let mut out = Vec::new();
-        let mut screen = Screen::plain(&mut out, None);
+        let mut screen = Screen::of(&mut out, None);
         assert_eq!(screen.paint(style, "x"), "x");
         screen.color = true;
         assert_eq!(screen.paint(style, "x"), "\x1b[1mx\x1b[0m");

@@ -2,70 +2,12 @@
 
 use std::io::Write as _;
 
-use anstyle::Style;
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::screen::Screen;
-use super::table::{Column, Layout};
+use super::table::{self, Column};
 use crate::cli::Failure;
 use crate::rate::Timestamp;
-use crate::redis::KnownServer;
 use crate::serve::servers::{Seen, short, unreadable};
 use crate::text;
-
-/// A server, as JSON has it.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct JsonServer {
-    pub(in crate::cli) name: String,
-    /// Whether it is this server.
-    pub(in crate::cli) this: bool,
-    /// The digest of its policies.
-    pub(in crate::cli) policy: Option<String>,
-    #[serde(flatten)]
-    pub(in crate::cli) agent: Option<JsonAgent>,
-}
-
-/// Its agent.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(in crate::cli) struct JsonAgent {
-    pub(in crate::cli) seen_lately: bool,
-    /// In seconds since 1970.
-    pub(in crate::cli) seen: u64,
-    pub(in crate::cli) release: String,
-    /// In seconds since 1970.
-    pub(in crate::cli) started: u64,
-    pub(in crate::cli) decisions: u64,
-    /// In seconds.
-    pub(in crate::cli) clock_offset: f64,
-    /// How many its agent is configured for.
-    pub(in crate::cli) servers: u32,
-    /// The same for agents that count together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::cli) secret: Option<String>,
-    pub(in crate::cli) name_conflict: bool,
-}
-
-/// The servers for JSON.
-pub(in crate::cli) fn json(seen: &Seen) -> Vec<JsonServer> {
-    let one = |(name, server): (&String, &KnownServer)| JsonServer {
-        name: name.clone(),
-        this: *name == seen.own,
-        policy: server.policy.as_ref().map(|policy| policy.digest.clone()),
-        agent: server.agent.as_ref().map(|agent| JsonAgent {
-            seen_lately: seen.known.is_seen_lately(server),
-            seen: agent.seen,
-            release: agent.release.clone(),
-            started: agent.started,
-            decisions: agent.decisions,
-            clock_offset: agent.clock,
-            servers: agent.servers,
-            secret: agent.secret.map(|secret| format!("{secret:08x}")),
-            name_conflict: agent.conflict,
-        }),
-    };
-    seen.known.servers.iter().map(one).collect()
-}
 
 /// Prints a table of the servers, and what is wrong with it.
 pub(in crate::cli) fn print(screen: &mut Screen<'_>, seen: &Seen) -> Result<(), Failure> {
@@ -95,9 +37,7 @@ pub(in crate::cli) fn print(screen: &mut Screen<'_>, seen: &Seen) -> Result<(), 
             ]
         })
     };
-    let layout = Layout::of(screen, columns, rows());
-    layout.head(screen)?;
-    layout.write(screen, Style::new(), rows(), None)?;
+    table::cells(screen, columns, rows)?;
     for (name, server) in &known.servers {
         if server.agent.as_ref().is_some_and(|agent| agent.conflict) {
             let name = text::printable(name.as_bytes());

@@ -1,16 +1,18 @@
 //! The spool directory that a command uses: the one that it is given, else that of this machine.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
-use super::bypass_notice;
+use super::screen::complain;
 use crate::cli::Failure;
 use crate::place;
+use crate::standing::bypass_state::{BypassState, state};
 
 /// The spool directory `given`, or else that of this machine's mail server. Where nothing is
 /// refused now, that is shown.
 pub(in crate::cli) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let found = find_silently(given)?;
-    bypass_notice::announce(&found);
+    announce(&found);
     Ok(found)
 }
 
@@ -29,11 +31,21 @@ pub(in crate::cli) fn find_silently(given: Option<&Path>) -> Result<PathBuf, Fai
     }
 }
 
-/// Another directory than `spool` with a database: what counted there was undone.
-pub(in crate::cli) fn elsewhere(spool: &Path) -> Option<PathBuf> {
-    let usual = place::EXIM.into_iter().chain([place::OWN]).map(Path::new);
-    let mut others = usual.filter(|dir| *dir != spool);
-    others.find(|dir| dir.join("exirate").is_dir()).map(Path::to_owned)
+static ANNOUNCED: Once = Once::new();
+
+/// Has [`announce`] show nothing: the command says it itself.
+pub(in crate::cli) fn announced() {
+    ANNOUNCED.call_once(|| {});
+}
+
+/// Shows on standard error, once, that nothing is refused now.
+pub(in crate::cli) fn announce(spool: &Path) {
+    ANNOUNCED.call_once(|| match state(spool) {
+        Some(BypassState::Active(what)) => complain(what),
+        Some(BypassState::None(why)) => complain(format_args!("note: {why}")),
+        // The command says that it has no permission.
+        Some(BypassState::Hidden) | None => {}
+    });
 }
 
 #[cfg(test)]

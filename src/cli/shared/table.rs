@@ -242,10 +242,19 @@ pub(in crate::cli) fn print<T, const N: usize>(
     rows: &[T],
     columns: [Shows<'_, T>; N],
 ) -> io::Result<()> {
-    let cells = || rows.iter().map(|row| columns.each_ref().map(|(_, cell)| cell(row)));
-    let layout = Layout::of(screen, columns.map(|(column, _)| column), cells());
+    let row = |row: &T| columns.each_ref().map(|(_, cell)| cell(row));
+    cells(screen, columns.map(|(column, _)| column), || rows.iter().map(row))
+}
+
+/// Prints rows of cells with the heads of the columns.
+pub(in crate::cli) fn cells<const N: usize, I: Iterator<Item = [String; N]>>(
+    screen: &mut Screen<'_>,
+    columns: [Column; N],
+    rows: impl Fn() -> I,
+) -> io::Result<()> {
+    let layout = Layout::of(screen, columns, rows());
     layout.head(screen)?;
-    layout.write(screen, Style::new(), cells(), None)
+    layout.write(screen, Style::new(), rows(), None)
 }
 
 /// Prints rows of cells, each in its style, with the heads of the columns.
@@ -291,7 +300,7 @@ mod tests {
 
     fn table(rows: &[[String; 4]], width: Option<u16>, lines: Option<usize>) -> String {
         let mut out = Vec::new();
-        let mut screen = Screen::plain(&mut out, width);
+        let mut screen = Screen::of(&mut out, width);
         let mut all = Rows::new();
         rows.iter().for_each(|row| all.add(row));
         let layout = Layout::of(&screen, COLUMNS, all.iter());
@@ -333,7 +342,7 @@ mod tests {
                 some.iter().map(|&(a, b, c)| row(text(a), text(b), &text(c).repeat(1 + usize::from(c % 5)))).collect();
             let width = Some(u16::from(width)).filter(|width| *width > 8);
             let mut out = Vec::new();
-            let screen = Screen::plain(&mut out, width);
+            let screen = Screen::of(&mut out, width);
             let layout = Layout::of(&screen, COLUMNS, rows.iter().cloned());
             rows.iter().all(|row| {
                 let Some(line) = layout.plain(row) else { return true };

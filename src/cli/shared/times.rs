@@ -6,8 +6,8 @@ use jiff::Zoned;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
-use super::keys;
 use crate::rate::Timestamp;
+use crate::spec::typed_period;
 use crate::store::FOREVER;
 use crate::text::time::{self, timestamp, zone};
 
@@ -228,7 +228,7 @@ fn moment(text: &str, direction: Direction, now: &Zoned) -> Option<Moment> {
         [one] if one.starts_with('@') => return since_1970(one).map(Moment::exact),
         ["in", duration] => return away(duration, Direction::Ahead, now),
         [duration, "ago"] => return away(duration, Direction::Past, now),
-        [duration] if keys::period(duration).is_ok() => return away(duration, direction, now),
+        [duration] if typed_period(duration).is_ok() => return away(duration, direction, now),
         _ => {}
     }
     // `2026-11-20T11:50`
@@ -291,7 +291,7 @@ fn clock(word: &str) -> Option<(Time, Precision)> {
 
 /// The moment that is a duration away from `now`.
 fn away(duration: &str, direction: Direction, now: &Zoned) -> Option<Moment> {
-    let seconds = keys::period(duration).ok().filter(|seconds| seconds.is_finite())?;
+    let seconds = typed_period(duration).ok().filter(|seconds| seconds.is_finite())?;
     let now = now.timestamp();
     let length =
         jiff::SignedDuration::try_from_secs_f64(seconds).unwrap_or(jiff::SignedDuration::MAX);

@@ -9,17 +9,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::database::{Both, Common, bar, print_incidents, require_owner};
+use crate::cli::shared::confirm;
+use crate::cli::shared::database::{Common, print_incidents};
 use crate::cli::shared::event_settings::{self, EventSetting, LogJson};
-use crate::cli::shared::screen::{Screen, note, shards};
-use crate::cli::shared::{confirm, keys};
+use crate::cli::shared::screen::{Screen, TERMINAL, Terminal, note};
 use crate::cli::trace::scheme_options;
 use crate::cli::{Failure, Json, Outcome};
+use crate::spec::typed_period;
 use crate::spool::{self, EventKind, EventLimits, MAX_BYTES_MIN, Spool};
+use crate::standing::databases::{Both, require_owner};
 use crate::sys::users;
-use crate::text;
 use crate::text::time::now;
-use crate::text::{bytes, parse_bytes};
+use crate::text::{self, Voice as _, bytes, parse_bytes};
 use crate::trace::{self, Access, KEEP_MIN, Query, TRACE_BYTES_MIN, TraceStore, trace_directory};
 
 /// The names of the settings.
@@ -108,7 +109,7 @@ created. Changes are logged to audit.log in the rate database's directory, and t
 struct Set {
     /// The name of a setting, such as rates.max_size, and its value
     #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
-    settings: Vec<NewSetting>,
+    settings: Vec<(String, NewSetting)>,
 
     /// Do not ask, even if records, events or messages are removed
     #[arg(long, short)]
@@ -128,26 +129,25 @@ enum NewSetting {
 }
 
 /// Parses `NAME=VALUE`.
-fn setting(text: &str) -> Result<NewSetting, String> {
+fn setting(text: &str) -> Result<(String, NewSetting), String> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     let size = |least: u64| match parse_bytes(value)? {
         size if size < least => Err(format!("{name} must be at least {}", bytes(least))),
         size => Ok(size),
     };
-    match name {
-        RATES_MAX_SIZE => Ok(NewSetting::RatesMaxSize(size(MAX_BYTES_MIN)?)),
-        TRACE_MAX_SIZE => Ok(NewSetting::TraceMaxSize(size(TRACE_BYTES_MIN)?)),
-        TRACE_KEEP => Ok(NewSetting::TraceKeep(keep(value)?)),
-        _ => EventSetting::parse(name, value)
-            .unwrap_or_else(|| {
-                Err(format!(
-                    "there is no setting {name:?}: expected {RATES_MAX_SIZE}=SIZE, \
+    let setting = match name {
+        RATES_MAX_SIZE => NewSetting::RatesMaxSize(size(MAX_BYTES_MIN)?),
+        TRACE_MAX_SIZE => NewSetting::TraceMaxSize(size(TRACE_BYTES_MIN)?),
+        TRACE_KEEP => NewSetting::TraceKeep(keep(value)?),
+        _ => NewSetting::Event(EventSetting::parse(name, value).unwrap_or_else(|| {
+            Err(format!(
+                "there is no setting {name:?}: expected {RATES_MAX_SIZE}=SIZE, \
                  crossings.max_size=SIZE, crossings.keep=TIME, refusals.max_size=SIZE, \
                  refusals.keep=TIME, {TRACE_MAX_SIZE}=SIZE or {TRACE_KEEP}=TIME"
-                ))
-            })
-            .map(NewSetting::Event),
-    }
+            ))
+        })?),
+    };
+    Ok((name.to_owned(), setting))
 }
 
 /// Parses how long messages are kept, in seconds; `None` is for ever.
@@ -155,7 +155,7 @@ fn keep(text: &str) -> Result<Option<u64>, String> {
     if text == "forever" {
         return Ok(None);
     }
-    match keys::period(text) {
+    match typed_period(text) {
         Ok(seconds) if !(seconds < KEEP_MIN as f64 || seconds > 1e12) => Ok(Some(seconds as u64)),
         Ok(_) => Err(format!("{TRACE_KEEP} must be at least {}", text::duration(KEEP_MIN as f64))),
         Err(_) => Err("expected a time, such as 90d or 52w, or `forever`".to_owned()),
@@ -295,12 +295,8 @@ impl Config {
 }
 
 fn show(screen: &mut Screen<'_>, common: &Common) -> Result<Outcome, Failure> {
-    let report = ConfigReport::of(&mut Both::open(&common.directory()?)?)?;
-    if common.json {
-        screen.json(&report)?;
-    } else {
-        report.print(screen)?;
-    }
+    let report = ConfigReport::of(&mut Both::open(&common.directory()?, &Terminal)?)?;
+    screen.show(common.json, &report, |screen, report| report.print(screen))?;
     Ok(Outcome::Fine)
 }
 
@@ -314,27 +310,17 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(settings: &[NewSetting]) -> Result<Self, Failure> {
+    fn of(settings: &[(String, NewSetting)]) -> Result<Self, Failure> {
         let mut wanted = Self::default();
-        for setting in settings {
-            let (name, twice) = match *setting {
-                NewSetting::RatesMaxSize(size) => {
-                    (RATES_MAX_SIZE.to_owned(), wanted.rates_max_size.replace(size).is_some())
-                }
-                NewSetting::Event(setting) => {
-                    let twice = wanted.events.iter().any(|other| other.is_same(setting));
-                    wanted.events.push(setting);
-                    (setting.name(), twice)
-                }
-                NewSetting::TraceMaxSize(size) => {
-                    (TRACE_MAX_SIZE.to_owned(), wanted.trace_max_size.replace(size).is_some())
-                }
-                NewSetting::TraceKeep(keep) => {
-                    (TRACE_KEEP.to_owned(), wanted.trace_keep.replace(keep).is_some())
-                }
-            };
-            if twice {
+        for (n, (name, setting)) in settings.iter().enumerate() {
+            if settings.iter().take(n).any(|(other, _)| other == name) {
                 return Err(Failure::new(format!("{name} is given twice")));
+            }
+            match *setting {
+                NewSetting::RatesMaxSize(size) => wanted.rates_max_size = Some(size),
+                NewSetting::Event(setting) => wanted.events.push(setting),
+                NewSetting::TraceMaxSize(size) => wanted.trace_max_size = Some(size),
+                NewSetting::TraceKeep(keep) => wanted.trace_keep = Some(keep),
             }
         }
         Ok(wanted)
@@ -415,7 +401,7 @@ fn removed_by(store: &TraceStore, options: &trace::Options) -> Result<Option<Str
     {
         let until = now().seconds.saturating_sub_unsigned(keep).saturating_sub(1);
         let older = Query { until: Some(until), ..Query::default() };
-        let older = store.query(&older, &mut bar("messages"), &mut |_| {})?.matches;
+        let older = store.query(&older, &mut Terminal.progress("messages"), &mut |_| {})?.matches;
         if older > 0 {
             let messages = text::counted(older, "message is", "messages are");
             losses.push(format!("{messages} older than {}", text::kept(Some(keep))));
@@ -446,7 +432,7 @@ fn set_rates(
     spool.set_max_bytes(size)?;
     changes.push(format!("{RATES_MAX_SIZE}={size} (was {before})"));
     if evict {
-        spool.compact(now(), shards())?;
+        spool.compact(now(), TERMINAL.shards())?;
         print_incidents(spool);
     }
     Ok(())
@@ -501,10 +487,11 @@ mod tests {
 
     #[test]
     fn settings_are_parsed_and_errors_say_what_is_expected() {
-        assert_eq!(setting("rates.max_size=2G"), Ok(NewSetting::RatesMaxSize(2 << 30)));
-        assert_eq!(setting("trace.max_size=512MiB"), Ok(NewSetting::TraceMaxSize(512 << 20)));
-        assert_eq!(setting("trace.keep=52w"), Ok(NewSetting::TraceKeep(Some(52 * 7 * 86_400))));
-        assert_eq!(setting("trace.keep=forever"), Ok(NewSetting::TraceKeep(None)));
+        let parsed = |text: &str| setting(text).map(|(_, setting)| setting);
+        assert_eq!(parsed("rates.max_size=2G"), Ok(NewSetting::RatesMaxSize(2 << 30)));
+        assert_eq!(parsed("trace.max_size=512MiB"), Ok(NewSetting::TraceMaxSize(512 << 20)));
+        assert_eq!(parsed("trace.keep=52w"), Ok(NewSetting::TraceKeep(Some(52 * 7 * 86_400))));
+        assert_eq!(parsed("trace.keep=forever"), Ok(NewSetting::TraceKeep(None)));
         for (text, words) in [
             ("rates.max_size", "a number and its unit, such as 512M"),
             ("rates.max_size=5", "a number and its unit, such as 512M"),
@@ -519,7 +506,7 @@ mod tests {
             let error = setting(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
         }
-        let twice = [NewSetting::TraceKeep(None), NewSetting::TraceKeep(Some(1 << 20))];
+        let twice = ["trace.keep=forever", "trace.keep=52w"].map(|text| setting(text).unwrap());
         let Err(Failure::Said(error)) = Wanted::of(&twice) else { panic!() };
         assert_eq!(error, "trace.keep is given twice");
     }

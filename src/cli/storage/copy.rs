@@ -5,21 +5,19 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use indicatif::ProgressBar;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cli::shared::database::{self, Both, Common};
+use crate::cli::shared::database::Common;
 use crate::cli::shared::output_file;
-use crate::cli::shared::screen::{Screen, noted, progress, shards};
+use crate::cli::shared::screen::{Screen, TERMINAL, Terminal, noted};
 use crate::cli::{Failure, Json, Outcome};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
+use crate::standing::databases::{Both, visit};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
-use crate::text;
-use crate::text::bytes;
-use crate::text::counted_or_no;
+use crate::text::{self, Voice as _, bytes, counted_or_no};
 
 /// Copy the databases while they are in use
 #[derive(Debug, Args)]
@@ -83,7 +81,7 @@ struct TraceReport {
 impl Copy {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let spool = self.common.directory()?;
-        let mut both = Both::open(&spool)?;
+        let mut both = Both::open(&spool, &Terminal)?;
         // What is copied belongs to the owner of the directory.
         let owner = std::fs::metadata(&spool).map_or(0, |spool| spool.uid());
         output_file::directory(&self.dir, owner)?;
@@ -95,9 +93,9 @@ impl Copy {
             copy_rates(rates, &spool, &self.dir, &mut report)?;
         }
         if let Some(traces) = &mut both.traces {
-            let bar: ProgressBar = progress(traces.stats()?.bytes, "bytes");
-            let copied = traces.copy_to(&self.dir, &mut |done| bar.set_position(done))?;
-            bar.finish_and_clear();
+            let (of, mut progress) = (traces.stats()?.bytes, Terminal.progress("bytes"));
+            let copied = traces.copy_to(&self.dir, &mut |done| progress(done, of))?;
+            drop(progress);
             report.problems.extend(copied.problems.iter().map(ToString::to_string));
             report.trace = Some(TraceReport {
                 files: copied.files,
@@ -106,11 +104,8 @@ impl Copy {
             });
         }
         copy_policies(&spool, &self.dir, &mut report)?;
-        if self.common.json {
-            screen.json(&report)?;
-        } else {
-            print(screen, &report, both.rates.is_some())?;
-        }
+        let rates = both.rates.is_some();
+        screen.show(self.common.json, &report, |screen, it| print(screen, it, rates))?;
         Ok(Outcome::found_if(!report.problems.is_empty()))
     }
 }
@@ -121,7 +116,7 @@ fn copy_rates(
     directory: &Path,
     report: &mut CopyReport,
 ) -> Result<(), Failure> {
-    let copied = spool.copy_to(directory, shards())?;
+    let copied = spool.copy_to(directory, TERMINAL.shards())?;
     report.problems.extend(spool.take_incidents());
     let mut copy = Spool::open_existing(directory, Options::default())?;
     let verified = copy.verify()?;
@@ -129,7 +124,7 @@ fn copy_rates(
     let in_force = noted(InForce::of(spool, of));
     let mut over = 0;
     let mut count = |entry| over += u64::from(in_force.refuses(&KeyState::from(entry)));
-    database::visit(&mut copy, &mut count)?;
+    visit(&mut copy, &Terminal, &mut count)?;
     report.shards = copied.shards;
     report.bytes = copied.bytes;
     report.records = verified.records();

@@ -6,15 +6,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::shared::complete;
-use crate::cli::shared::database;
-use crate::cli::shared::export_format::{self, Header};
 use crate::cli::shared::keys::{self, Narrow, Selection};
-use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note, progress};
+use crate::cli::shared::{complete, database, output_file};
 use crate::cli::{Failure, Outcome};
+use crate::standing::exchange::export_format::{self, Header};
 use crate::store::{Inspect, OwnedKey};
+use crate::text::json;
 
 /// Permissions of the file: as secret as the database.
 const SECRET: u32 = 0o600;
@@ -121,7 +120,7 @@ impl Export {
         out: &mut dyn Write,
     ) -> Result<u64, Failure> {
         let key = (!self.no_filters).then(|| store.filter_key());
-        let header = serde_json::to_string(&Header::new(key)).map_err(std::io::Error::from)?;
+        let header = json(&Header::new(key)).map_err(std::io::Error::from)?;
         writeln!(out, "{header}")?;
         // On a terminal the lines would overwrite it.
         let bar = self.output.as_ref().map(|_| progress(keys.len() as u64, "records"));

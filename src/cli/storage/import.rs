@@ -11,15 +11,15 @@ use serde::Serialize;
 
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::print_incidents;
-use crate::cli::shared::export_format::{self, Header};
 use crate::cli::shared::lines::Lines;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, Tally, noted};
-use crate::cli::shared::{exim_dump, range};
 use crate::cli::{Failure, Json, Outcome};
 use crate::engine::Kind;
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
+use crate::standing::exchange::export_format::{self, Header};
+use crate::standing::exchange::{exim_dump, range};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::store::{Entry, Inspect, InspectError, Restored};
@@ -133,11 +133,7 @@ impl Import {
         // Also after an error: the lines before it are imported.
         log(&mut *store, &lines.name, &counts);
         done?;
-        if self.common.json {
-            screen.json(&counts)?;
-        } else {
-            print(screen, &counts, &form)?;
-        }
+        screen.show(self.common.json, &counts, |screen, it| print(screen, it, &form))?;
         screen.flush()?;
         lines.all_valid("imported")?;
         Ok(Outcome::Fine)

@@ -6,4 +6,3 @@ pub(super) mod export;
 pub(super) mod import;
 pub(super) mod repair;
 pub(super) mod stats;
-pub(super) mod verify;

@@ -1,4 +1,4 @@
-//! `exirate repair`: repairs what `exirate verify` finds, and drops what has expired.
+//! `exirate verify` and `exirate repair`: what is damaged in the databases, and repairing it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -7,17 +7,16 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::verify::Findings;
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
-use crate::cli::shared::keys;
-use crate::cli::shared::screen::{Screen, complain, note, shards};
+use crate::cli::shared::database::Common;
+use crate::cli::shared::screen::{Screen, TERMINAL, Terminal, complain, note};
 use crate::cli::{Failure, Json, Outcome};
-use crate::spool::{Options, Spool, SpoolError};
-use crate::text;
-use crate::text::bytes;
+use crate::spec::typed_period;
+use crate::spool::{Options, Report, Spool, SpoolError};
+use crate::standing::databases::{Both, require_owner};
 use crate::text::time::now;
-use crate::trace::{Access, TraceStore};
+use crate::text::{self, Voice as _, bytes};
+use crate::trace::{Access, TraceError, TraceStore, Verified, trace_directory};
 
 /// Repair the databases, and drop what has expired
 #[derive(Debug, Args)]
@@ -105,7 +104,7 @@ impl RatesTidied {
         // Counts that cannot be read are not worth failing for; nor can those of
         // all shards be compared with those of some.
         let before = spool.stats();
-        let tidied = spool.compact(now(), shards())?;
+        let tidied = spool.compact(now(), TERMINAL.shards())?;
         let (before, after) = before.and_then(|b| Ok((b, spool.stats()?))).unwrap_or_default();
         Ok(Self {
             rebuilt: tidied.rebuilt,
@@ -169,10 +168,10 @@ impl Repair {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
         let mut report = RepairReport { dry_run: self.dry_run, ..RepairReport::default() };
-        match Both::open(&directory) {
+        match Both::open(&directory, &Terminal) {
             Ok(mut both) => report.problems = Findings::of(&mut both)?.problems,
             // Where a store cannot even be opened, repairing it may help.
-            Err(failure) if self.dry_run => return Err(failure),
+            Err(failure) if self.dry_run => return Err(failure.into()),
             Err(_) => {}
         }
         if !self.dry_run {
@@ -181,11 +180,7 @@ impl Repair {
         }
         let found = !report.problems.is_empty() || !report.done.is_empty();
         let left = report.left.len();
-        if self.common.json {
-            screen.json(&report)?;
-        } else {
-            print(screen, &report)?;
-        }
+        screen.show(self.common.json, &report, print)?;
         if left > 0 {
             screen.flush()?;
             return Err(Failure::new(format!(
@@ -198,7 +193,7 @@ impl Repair {
 
     /// Repairs the stores that exist, and drops what has expired where nothing is wrong any more.
     fn repair(&self, directory: &Path, report: &mut RepairReport) -> Result<(), Failure> {
-        let mut traces = open_traces(directory, Access::Write)?;
+        let mut traces = TraceStore::open_if_any(directory, Access::Write)?;
         let mut rates = match Spool::require(directory) {
             Ok(()) => Some(Spool::open(directory, Options::default())?),
             Err(SpoolError::Absent { .. }) if traces.is_some() => None,
@@ -208,7 +203,7 @@ impl Repair {
             repair_rates(spool, report)?;
         }
         if let Some(traces) = &mut traces {
-            let repaired = traces.repair(&mut bar("messages"))?;
+            let repaired = traces.repair(&mut Terminal.progress("messages"))?;
             report.done.extend(repaired.done.iter().map(ToString::to_string));
             report.left.extend(repaired.left.iter().map(ToString::to_string));
         }
@@ -248,7 +243,7 @@ impl Repair {
 }
 
 fn repair_rates(spool: &mut Spool, report: &mut RepairReport) -> Result<(), Failure> {
-    let repaired = spool.repair(now(), shards());
+    let repaired = spool.repair(now(), TERMINAL.shards());
     report.done = spool.take_incidents();
     if let Ok(repaired) = &repaired
         && repaired.rebuilt > 0
@@ -291,5 +286,152 @@ fn age(text: &str) -> Result<f64, String> {
     if matches!(text, "0" | "0s") {
         return Ok(0.0);
     }
-    keys::period(text).map_err(|_| "expected a time such as 30d, 2w or 12h".to_owned())
+    typed_period(text).map_err(|_| "expected a time such as 30d, 2w or 12h".to_owned())
+}
+
+/// Check the rate database and the trace store for damage
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Check both databases:
+    exirate verify
+  For scripts:
+    exirate verify --json | jq '.problems | length'
+
+Every byte that can be checked is checked, and so are the owner and mode of each file. Nothing is
+changed: `exirate repair` repairs what is found. It may run while mail is accepted.
+
+Exit status: 0 no problem was found; 1 there are problems, one a line; 2 an error.
+
+Every byte that can be checked is checked, and so are the owner and the mode of each
+file. Nothing is changed: `exirate repair` repairs what is found. Exim may run
+meanwhile; each shard is locked while it is read. A damaged record affects no other
+key, and a damaged message no other message.
+
+Everything in the trace store has a tag that only someone with its key can make, so a deliberate
+change is found as well. Where the key is missing, only damage in segments is found, by their
+checksums.", add = Json::of::<Findings>())]
+pub(in crate::cli) struct Verify {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was found, in JSON.
+#[derive(Default, Serialize, JsonSchema)]
+pub(in crate::cli) struct Findings {
+    shards: usize,
+    records: u64,
+    damaged: u64,
+    disk_bytes: u64,
+    dead_bytes: u64,
+    /// Null where there is no trace store.
+    trace: Option<TraceFindings>,
+    pub(in crate::cli) problems: Vec<String>,
+    /// Whether there is a rate database.
+    #[serde(skip)]
+    has_rates: bool,
+}
+
+/// What was found in the trace store, in JSON.
+#[derive(Serialize, JsonSchema)]
+struct TraceFindings {
+    files: u64,
+    /// How many are readable; null without the key.
+    messages: Option<u64>,
+    bytes: u64,
+    problems: u64,
+}
+
+impl Findings {
+    /// Checks the stores that exist.
+    pub(in crate::cli) fn of(both: &mut Both) -> Result<Self, Failure> {
+        let mut findings = Self::default();
+        if let Some(rates) = &mut both.rates {
+            findings.add_rates(rates)?;
+        }
+        if let Some(traces) = &both.traces {
+            let problems = &mut findings.problems;
+            let found = traces.verify(&mut Terminal.progress("messages"), &mut |problem| {
+                problems.push(problem.to_string())
+            })?;
+            findings.trace = Some(found.into());
+        }
+        Ok(findings)
+    }
+
+    /// Checks the rate database, if there is one, and a trace store without its key.
+    fn without_key(rates: Option<Spool>, traces: &Path) -> Result<Self, Failure> {
+        let mut findings = Self::default();
+        if let Some(mut rates) = rates {
+            findings.add_rates(&mut rates)?;
+        }
+        let problems = &mut findings.problems;
+        let found = TraceStore::verify_without_key(traces, &mut |problem| {
+            problems.push(problem.to_string());
+        })?;
+        findings.trace = Some(TraceFindings { messages: None, ..found.into() });
+        Ok(findings)
+    }
+
+    fn add_rates(&mut self, spool: &mut Spool) -> Result<(), Failure> {
+        let report: Report = spool.verify_with(TERMINAL.shards())?;
+        let sum = |of: fn(&crate::spool::ShardReport) -> u64| report.shards.iter().map(of).sum();
+        // The report on the file `database` is not one of a shard.
+        let is_shard = |path: &std::path::Path| path.extension().is_some_and(|e| e == "shard");
+        self.shards = report.shards.iter().filter(|shard| is_shard(&shard.path)).count();
+        self.records = report.records();
+        self.damaged = sum(|shard| shard.damaged);
+        self.disk_bytes = sum(|shard| shard.disk);
+        self.dead_bytes = sum(|shard| shard.dead);
+        self.problems.extend(report.problems());
+        self.has_rates = true;
+        Ok(())
+    }
+}
+
+impl From<Verified> for TraceFindings {
+    fn from(Verified { files, messages, bytes, problems }: Verified) -> Self {
+        Self { files, messages: Some(messages), bytes, problems }
+    }
+}
+
+impl Verify {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let directory = self.common.directory()?;
+        let traces = trace_directory(&directory);
+        let findings = match TraceStore::open(&traces, Access::Read) {
+            Err(TraceError::NoKey { .. }) => {
+                Findings::without_key(self.common.spool_if_any()?, &traces)?
+            }
+            _ => Findings::of(&mut Both::open(&directory, &Terminal)?)?,
+        };
+        screen.show(self.common.json, &findings, print_findings)?;
+        Ok(Outcome::found_if(!findings.problems.is_empty()))
+    }
+}
+
+fn print_findings(screen: &mut Screen<'_>, findings: &Findings) -> std::io::Result<()> {
+    for problem in &findings.problems {
+        writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
+    }
+    let verdict = match findings.problems.len() {
+        0 => "no problems".to_owned(),
+        1 => "1 problem; `exirate repair` repairs it if possible".to_owned(),
+        n => format!("{n} problems; `exirate repair` repairs what it can"),
+    };
+    let rates = findings
+        .has_rates
+        .then(|| format!("{} records in {} shards", findings.records, findings.shards));
+    let traces = findings.trace.as_ref().map(|trace| {
+        let files = text::counted(trace.files, "trace file", "trace files");
+        match trace.messages {
+            Some(messages) => {
+                format!("{} in {files}", text::counted(messages, "message", "messages"))
+            }
+            None => {
+                format!("an unknown number of messages in {files}")
+            }
+        }
+    });
+    let checked: Vec<String> = rates.into_iter().chain(traces).collect();
+    writeln!(screen, "{verdict}: {}", checked.join(", "))
 }

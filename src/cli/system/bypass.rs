@@ -9,12 +9,14 @@ use serde::Serialize;
 
 use crate::bypass::{Bypass, LONGEST};
 use crate::cli::shared::administrator::{self, AuditLog};
-use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, complain};
-use crate::cli::shared::{bypass_notice, keys};
+use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Json, Outcome};
+use crate::spec::typed_period;
 use crate::spool::{Options, Spool};
 use crate::standing::bypass_state::sentence;
+use crate::standing::databases::require_owner;
 use crate::text;
 use crate::text::time::now;
 
@@ -94,7 +96,7 @@ struct BypassJson {
 
 impl BypassCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        bypass_notice::announced();
+        spool_dir::announced();
         let spool = self.common.directory()?;
         require_owner(&spool)?;
         if self.end {
@@ -154,7 +156,7 @@ fn log(spool: &Path, what: &str) {
 
 /// How long it lasts, in seconds.
 fn duration(text: &str) -> Result<i64, String> {
-    let seconds = keys::period(text).map(|period| period.ceil() as i64);
+    let seconds = typed_period(text).map(|period| period.ceil() as i64);
     seconds
         .ok()
         .filter(|seconds| (1..=LONGEST).contains(seconds))

@@ -4,24 +4,25 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Subcommand};
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::commands::commands;
+use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::server_table::{JsonServer, json, print};
+use crate::cli::shared::server_table::print;
 use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Json, Outcome};
 use crate::cluster::{
-    self, Away, CONFIG_DEFAULT, ClusterCounts, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX,
-    SERVERS_MAX, SOCKET_DEFAULT,
+    self, Away, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX, SERVERS_MAX,
+    SOCKET_DEFAULT,
 };
+use crate::overview::cluster::ClusterReport;
 use crate::redis::is_server_name;
 use crate::serve::agent::USER;
 use crate::serve::servers;
 use crate::spool::open_directory;
+use crate::standing::databases::require_owner;
 use crate::sys::secure_dir::SecureDir;
 use crate::sys::users;
 use crate::text;
@@ -50,22 +51,18 @@ pub(in crate::cli) struct ClusterCommand {
     command: ClusterAction,
 }
 
-#[derive(Debug, Subcommand)]
-enum ClusterAction {
-    Join(Join),
-    Status(ClusterStatus),
-    Leave(Leave),
-    Forget(Forget),
+commands! {
+    enum ClusterAction {
+        Join(Join),
+        Status(ClusterStatus),
+        Leave(Leave),
+        Forget(Forget),
+    }
 }
 
 impl ClusterCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        match &self.command {
-            ClusterAction::Join(join) => join.run(screen),
-            ClusterAction::Status(status) => status.run(screen),
-            ClusterAction::Leave(leave) => leave.run(screen),
-            ClusterAction::Forget(forget) => forget.run(screen),
-        }
+        self.command.run(screen)
     }
 }
 
@@ -194,7 +191,7 @@ struct ClusterStatus {
 impl ClusterStatus {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let spool = self.common.directory()?;
-        let (directory, settings) = settings(&spool)?;
+        let (directory, settings) = ClusterSettings::of(&spool)?;
         match settings {
             Some(settings) => report(screen, &self.common, &spool, &directory, &settings),
             None => {
@@ -291,7 +288,7 @@ impl Forget {
         if !is_server_name(&self.name) {
             return Err(Failure::new(format!("{name:?} is not the name of a server")));
         }
-        let (_, settings) = settings(&spool_dir::find(self.spool.as_deref())?)?;
+        let (_, settings) = ClusterSettings::of(&spool_dir::find(self.spool.as_deref())?)?;
         let Some(settings) = settings else {
             writeln!(screen, "{NOT_SHARED}")?;
             return Ok(Outcome::Found);
@@ -310,45 +307,6 @@ impl Forget {
     }
 }
 
-/// The settings of the database in `spool`, and its directory.
-pub(in crate::cli) fn settings(
-    spool: &Path,
-) -> Result<(SecureDir, Option<ClusterSettings>), Failure> {
-    let directory = open_directory(spool, false)?;
-    let settings = ClusterSettings::read(&directory)?;
-    Ok((directory, settings))
-}
-
-/// What `exirate cluster status` shows, in JSON.
-#[derive(Serialize, JsonSchema)]
-struct ClusterReport<'a> {
-    socket: String,
-    agent_user: u32,
-    servers: u32,
-    deadline_ms: u128,
-    away: &'static str,
-    config: String,
-    /// How long the agent took to reply.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_ms: Option<f64>,
-    /// Why the agent has not replied.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    decided_shared: u64,
-    decided_apart: u64,
-    apart_over: u64,
-    /// How often there was no reply in time since the deadline was set.
-    late: u64,
-    /// Since when the shared limits cannot be reached, in seconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    away_since: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    servers_seen: Option<Vec<JsonServer>>,
-    /// Why the servers are not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    servers_error: Option<&'a str>,
-}
-
 fn report(
     screen: &mut Screen<'_>,
     common: &Common,
@@ -356,69 +314,51 @@ fn report(
     directory: &SecureDir,
     settings: &ClusterSettings,
 ) -> Result<Outcome, Failure> {
-    let counts = cluster::read_counts(directory).unwrap_or_default();
-    let ClusterCounts { shared, apart, apart_over, away_since, .. } = counts;
-    let reply = cluster::probe(settings);
-    let seen = servers::look(settings, spool, true);
-    let ClusterSettings { socket, agent_user, servers, deadline, away, config } = settings;
-    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-    if common.json {
-        screen.json(&ClusterReport {
-            socket: socket.display().to_string(),
-            agent_user: *agent_user,
-            servers: *servers,
-            deadline_ms: deadline.as_millis(),
-            away: away.word(),
-            config: config.display().to_string(),
-            reply_ms: reply.as_ref().ok().copied().map(milliseconds),
-            error: reply.as_ref().err().map(String::as_str),
-            decided_shared: shared,
-            decided_apart: apart,
-            apart_over,
-            late: counts.late,
-            away_since,
-            servers_seen: seen.as_ref().ok().map(json),
-            servers_error: seen.as_ref().err().map(String::as_str),
-        })?;
-    } else {
-        let user = users::name_of(*agent_user)
-            .map_or_else(String::new, |name| format!(" ({})", name.to_string_lossy()));
-        let meaning = match away {
-            Away::Local => format!("this server admits 1/{servers} of what is left of each limit"),
-            Away::Open => "no limit refuses anything".to_owned(),
-            Away::Closed => "all mail that is checked is deferred".to_owned(),
-        };
-        writeln!(screen, "servers    {servers}")?;
-        writeln!(screen, "agent      {}", socket.display())?;
-        writeln!(screen, "  user     {agent_user}{user}")?;
-        writeln!(screen, "  deadline {} ms", deadline.as_millis())?;
-        writeln!(screen, "  config   {}", config.display())?;
-        match &reply {
-            Ok(time) => writeln!(screen, "  now      replies, in {} ms", milliseconds(*time))?,
-            Err(error) => writeln!(screen, "  now      does not decide: {error}")?,
-        }
-        writeln!(screen, "away       {}: {meaning}", away.word())?;
-        if let Some(since) = away_since {
-            let since = i64::try_from(since).unwrap_or(i64::MAX);
-            writeln!(screen, "  since    {}", text::local_second(since))?;
-        }
-        writeln!(screen, "decided    {shared} by the shared store")?;
-        writeln!(screen, "  apart    {apart} without it, {apart_over} of them over a limit")?;
-        if counts.is_often_late() {
-            let late = counts.late;
-            let deadline = deadline.as_millis();
-            writeln!(
-                screen,
-                "  late     {late} times no reply within {deadline} ms: see `exirate doctor`"
-            )?;
-        }
-        match &seen {
-            Ok(seen) => {
-                writeln!(screen)?;
-                print(screen, seen)?;
-            }
-            Err(why) => writeln!(screen, "others     are not shown: {why}")?,
+    let report = ClusterReport::of(spool, directory, settings);
+    screen.show(common.json, &report, print_report)?;
+    Ok(Outcome::found_if(report.error.is_some()))
+}
+
+fn print_report(screen: &mut Screen<'_>, report: &ClusterReport<'_>) -> Result<(), Failure> {
+    let ClusterReport { socket, agent_user, servers, deadline_ms, away, config, .. } = report;
+    let user = users::name_of(*agent_user)
+        .map_or_else(String::new, |name| format!(" ({})", name.to_string_lossy()));
+    let meaning = match report.settings.away {
+        Away::Local => format!("this server admits 1/{servers} of what is left of each limit"),
+        Away::Open => "no limit refuses anything".to_owned(),
+        Away::Closed => "all mail that is checked is deferred".to_owned(),
+    };
+    writeln!(screen, "servers    {servers}")?;
+    writeln!(screen, "agent      {socket}")?;
+    writeln!(screen, "  user     {agent_user}{user}")?;
+    writeln!(screen, "  deadline {deadline_ms} ms")?;
+    writeln!(screen, "  config   {config}")?;
+    match (&report.error, report.reply_ms) {
+        (Some(error), _) => writeln!(screen, "  now      does not decide: {error}")?,
+        (None, time) => {
+            writeln!(screen, "  now      replies, in {} ms", time.unwrap_or_default())?;
         }
     }
-    Ok(Outcome::found_if(reply.is_err()))
+    writeln!(screen, "away       {away}: {meaning}")?;
+    if let Some(since) = report.away_since {
+        let since = i64::try_from(since).unwrap_or(i64::MAX);
+        writeln!(screen, "  since    {}", text::local_second(since))?;
+    }
+    let ClusterReport { decided_shared, decided_apart, apart_over, late, .. } = report;
+    writeln!(screen, "decided    {decided_shared} by the shared store")?;
+    writeln!(screen, "  apart    {decided_apart} without it, {apart_over} of them over a limit")?;
+    if report.counts.is_often_late() {
+        writeln!(
+            screen,
+            "  late     {late} times no reply within {deadline_ms} ms: see `exirate doctor`"
+        )?;
+    }
+    match &report.seen {
+        Ok(seen) => {
+            writeln!(screen)?;
+            print(screen, seen)?;
+        }
+        Err(why) => writeln!(screen, "others     are not shown: {why}")?,
+    }
+    Ok(())
 }

@@ -162,7 +162,7 @@ mod tests {
     fn the_verdict_is_in_words() {
         let print = |findings: &Findings| {
             let mut out = Vec::new();
-            let mut screen = Screen::plain(&mut out, None);
+            let mut screen = Screen::of(&mut out, None);
             super::print(findings, &mut screen).unwrap();
             drop(screen);
             String::from_utf8(out).unwrap()

@@ -4,18 +4,17 @@ use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use crate::alerts::{SENDMAIL, destinations};
 use crate::cli::planning::policy;
-use crate::cli::shared::diagnostics;
+use crate::cli::shared::commands::commands;
 use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::spool_dir;
+use crate::cli::shared::{diagnostics, spool_dir};
 use crate::cli::{Failure, Outcome};
 use crate::doctor::holds;
 use crate::mta::ServerKind;
-use crate::place;
 use crate::policy::image::PolicyFile;
 use crate::policy::model::{Policies, Policy};
 use crate::policy::needs::{FrontEnd, unseen};
@@ -23,14 +22,15 @@ use crate::redis::RedisStore;
 use crate::serve::alerts::run_alerts;
 use crate::serve::config::{self, Address, FILE};
 use crate::serve::daemon::run_agent;
-use crate::serve::follow::{self, daemon::run_follow};
+use crate::serve::follow;
+use crate::serve::follow::daemon::run_follow;
 use crate::serve::mail::daemon::{Configured, run_mail};
 use crate::serve::mail::surroundings::{USER, faults};
 use crate::serve::web::broker::daemon::{run_broker, run_held};
 use crate::serve::web::daemon::run_web;
 use crate::sys::users::name_of;
-use crate::text;
 use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::{place, text};
 
 /// Run a daemon: the mail front ends, alerts, the follower of the log, the web service, the agent
 #[derive(Debug, Args)]
@@ -56,28 +56,21 @@ pub(in crate::cli) struct Serve {
     command: ServeCommand,
 }
 
-#[derive(Debug, Subcommand)]
-enum ServeCommand {
-    Agent(Agent),
-    Mail(Mail),
-    Follow(Follow),
-    Alerts(Alerts),
-    Web(Web),
-    Broker(Broker),
-    Held(Held),
+commands! {
+    enum ServeCommand {
+        Agent(Agent),
+        Mail(Mail),
+        Follow(Follow),
+        Alerts(Alerts),
+        Web(Web),
+        Broker(Broker),
+        Held(Held),
+    }
 }
 
 impl Serve {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        match &self.command {
-            ServeCommand::Agent(agent) => agent.run(screen),
-            ServeCommand::Mail(mail) => mail.run(screen),
-            ServeCommand::Follow(follow) => follow.run(screen),
-            ServeCommand::Alerts(alerts) => alerts.run(screen),
-            ServeCommand::Web(web) => web.run(screen),
-            ServeCommand::Broker(broker) => broker.run(screen),
-            ServeCommand::Held(held) => held.run(screen),
-        }
+        self.command.run(screen)
     }
 }
 

@@ -3,14 +3,13 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anstyle::Style;
 use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::times;
+use crate::cli::shared::table::{self, Column};
+use crate::cli::shared::{spool_dir, times};
 use crate::cli::{Failure, Json, Outcome};
 use crate::serve::web::role::Role;
 use crate::serve::web::token::{self, FILE, Token};
@@ -96,7 +95,8 @@ The role view may look; the role help may also unblock, allow and deny for a tim
 alarms, within the bounds of [web] in /etc/exirate/exirate.toml. The audit log has NAME with each
 change.
 
-With --customer or --domain, the token shows and changes nothing of others: see docs/desk.md.", add = Json::of::<Made<'_>>())]
+With --customer or --domain, the token shows and changes nothing of others: see docs/desk.md. Where
+nobody is known there, a note says so, with the nearest name, and the token is made all the same.", add = Json::of::<Made<'_>>())]
 struct Add {
     /// Whose it is: letters, digits and ._-@+
     #[arg(value_name = "NAME")]
@@ -117,6 +117,10 @@ struct Add {
     /// Only for the identities of this domain; may be repeated
     #[arg(long = "domain", value_name = "DOMAIN")]
     domains: Vec<String>,
+
+    /// The spool directory with the policies that know them
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    spool: Option<PathBuf>,
 
     #[command(flatten)]
     file: File,
@@ -215,6 +219,9 @@ impl Add {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let Self { name, role, until, file, .. } = self;
         let scope = self.scope()?;
+        if let Some(scope) = &scope {
+            self.note_unknown(scope);
+        }
         let shown = scope.as_ref().map(Scope::to_string);
         let add = |all: &mut token::Tokens| all.add(name, *role, now().seconds, *until, scope);
         let secret = token::change(&file.file, add).map_err(Failure::new)?;
@@ -241,6 +248,16 @@ impl Add {
         let domains = Scope::domains(self.domains.iter().map(String::as_str));
         let fault = || Failure::new("--domain: expected a domain such as example.org");
         domains.map(Some).ok_or_else(fault)
+    }
+
+    /// Says of a customer or a domain that nobody has, with the nearest one: the token is made all
+    /// the same, as somebody may have it later.
+    fn note_unknown(&self, scope: &Scope) {
+        let Ok(spool) = spool_dir::find_silently(self.spool.as_deref()) else { return };
+        match scope.unknown(&spool) {
+            Ok(unknown) => unknown.iter().for_each(note),
+            Err(why) => note(why),
+        }
     }
 }
 
@@ -271,9 +288,7 @@ impl TokenList {
                 let (role, since) = (one.role.word().to_owned(), local_second(one.since));
                 [one.name.clone(), role, since, end, scope]
             };
-            let layout = Layout::of(screen, COLUMNS, tokens.all().map(cells));
-            layout.head(screen)?;
-            layout.write(screen, Style::new(), tokens.all().map(cells), None)?;
+            table::cells(screen, COLUMNS, || tokens.all().map(cells))?;
         }
         Ok(Outcome::Fine)
     }

@@ -1,81 +1,18 @@
-//! The result of `exirate trace query`: the messages, and how certain they are.
+//! The result of `exirate trace query`, as people and programs get it.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use super::super::Failure;
-use super::answers::{self, AnswerJson};
-use super::envelope::{self, CSV_HEAD, Format};
-use super::{length, probability};
+use super::export::{self, CSV_HEAD, Format};
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::table::{self, Column};
 use crate::text;
-use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
-
-/// The result.
-pub(super) struct QueryReply {
-    /// What was searched for.
-    pub(super) parts: Vec<Part>,
-    /// The share of it that was enough, or 0 if it was chosen for each message.
-    pub(super) least: f64,
-    /// How messages are digested now.
-    pub(super) settings: Settings,
-    /// Whether only some were to be shown.
-    pub(super) limited: bool,
-    /// Whether only some envelopes were meant, and nobody has counted them.
-    pub(super) narrowed: bool,
-    /// The messages to show.
-    pub(super) found: Vec<QueryResult>,
-    /// If near-identical messages are shown once: how many there are of each of `found`.
-    pub(super) alike: Option<Vec<u64>>,
-    /// How many were left out as there by chance.
-    pub(super) doubtful: u64,
-    pub(super) summary: QuerySummary,
-}
-
-/// The result, in JSON.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ReplyFacts<'a> {
-    found: Vec<AnswerJson<'a>>,
-    /// How many messages there are without --limit.
-    matches: u64,
-    /// How many messages were left out as matching by chance.
-    doubtful: u64,
-    /// How many messages were searched.
-    searched: u64,
-    /// How many of them could not be searched for contents.
-    unanswered: u64,
-    unreadable: u64,
-    /// How many of the others were not recorded whole, and may have contained it without being in
-    /// `found` (at most, if envelopes are searched too).
-    partial: u64,
-    /// In how many segments these messages are.
-    segments: u64,
-    /// How many messages are expected in `found` by chance (at most, if envelopes are searched too
-    /// or with --at-least); null if nothing was found, for passages, for --at-least auto, and with
-    /// the scheme hbf.
-    false_expected: Option<f64>,
-    /// With how many bytes it would be one in a hundred such queries; null: it is less already, or
-    /// is not known.
-    enough: Option<u64>,
-    /// The length in bytes from which a text is found for certain.
-    shortest: usize,
-    /// What was searched for.
-    parts: Vec<PartJson<'a>>,
-    /// What could not be read.
-    damaged: Vec<String>,
-    /// How many files have another key.
-    other_key: u64,
-}
-
-/// What was searched for, in JSON.
-#[derive(Serialize, JsonSchema)]
-struct PartJson<'a> {
-    kind: &'static str,
-    bytes: usize,
-    text: Option<&'a str>,
-}
+use crate::trace::answer::{
+    self, PassageJson, QueryReply, RARE, chance, csv_line, distinctive_share, passage, probability,
+    share, within, within_words,
+};
+use crate::trace::{Envelope, Part, QueryResult, QuerySummary};
 
 impl QueryReply {
     /// Writes it as JSON.
@@ -92,97 +29,28 @@ impl QueryReply {
         screen.json(&facts.collect::<Vec<_>>())
     }
 
-    fn facts(&self) -> ReplyFacts<'_> {
-        ReplyFacts {
-            found: self.answers().collect(),
-            matches: self.summary.matches,
-            doubtful: self.doubtful,
-            searched: self.summary.messages,
-            unanswered: self.summary.unanswered,
-            unreadable: self.summary.unreadable,
-            partial: self.summary.partial,
-            segments: self.summary.segments,
-            false_expected: self.summary.expected,
-            enough: self.enough(),
-            shortest: self.summary.shortest,
-            parts: self.parts.iter().map(PartJson::from).collect(),
-            damaged: self.summary.damaged.iter().map(ToString::to_string).collect(),
-            other_key: self.summary.other_key,
-        }
-    }
-
-    /// Whether all messages that match are there.
-    pub(super) fn is_whole(&self) -> bool {
-        self.found.len() as u64 == self.summary.matches
-    }
-
-    /// This result, of a search for bytes, with that of a search for the same as text: at most
-    /// `limit` messages of both. `matches` is how many there are of both together, if it is known.
-    pub(super) fn or_as_text(
-        mut self,
-        other: Self,
-        matches: Option<u64>,
-        limit: Option<usize>,
-    ) -> Self {
-        let (as_bytes, as_text) = (self.summary.matches, other.summary.matches);
-        note(format_args!(
-            "the excerpt of an attachment is text: {} it as text, and {as_bytes} as bytes",
-            text::counted(as_text, "message matches", "messages match")
-        ));
-        if as_bytes == 0 {
-            return other;
-        }
-        let has =
-            |answer: &QueryResult| self.found.iter().any(|one| one.envelope == answer.envelope);
-        let (both, new): (Vec<_>, Vec<_>) = other.found.into_iter().partition(has);
-        self.found.extend(new);
-        self.found.truncate(limit.unwrap_or(usize::MAX));
-        let sum = as_bytes + as_text.saturating_sub(both.len() as u64);
-        self.summary.matches = matches.unwrap_or(sum);
-        let sum = |(one, other): (f64, f64)| one + other;
-        self.summary.expected = match as_text {
-            0 => self.summary.expected,
-            _ => self.summary.expected.zip(other.summary.expected).map(sum),
-        };
-        self
-    }
-
     /// Writes the messages as lines.
     pub(super) fn lines(&self, format: Format, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if format == Format::Jsonl {
             for answer in self.answers() {
-                let line = serde_json::to_string(&answer).map_err(std::io::Error::from)?;
-                writeln!(screen, "{line}")?;
+                screen.json(&answer)?;
             }
             return Ok(());
         }
-        writeln!(screen, "{CSV_HEAD},{}", answers::CSV_HEAD)?;
+        writeln!(screen, "{CSV_HEAD},{}", answer::CSV_HEAD)?;
         for answer in &self.found {
-            let evidence = answers::csv_line(answer, &self.parts);
-            writeln!(screen, "{},{evidence}", envelope::csv_line(&answer.envelope))?;
+            let evidence = csv_line(answer, &self.parts);
+            writeln!(screen, "{},{evidence}", export::csv_line(&answer.envelope))?;
         }
         Ok(())
-    }
-
-    /// The messages found, in JSON.
-    pub(super) fn answers(&self) -> impl Iterator<Item = AnswerJson<'_>> {
-        (0..).zip(&self.found).map(|(number, answer)| {
-            let alike = self.alike.as_ref().and_then(|alike: &Vec<u64>| alike.get(number));
-            AnswerJson::of(answer, &self.parts, alike.copied())
-        })
-    }
-
-    /// Whether messages were searched for passages.
-    fn asks_passages(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Passage(_)))
     }
 
     /// Writes it for people.
     pub(super) fn print(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         if !self.found.is_empty() {
             let graded = self.least < 1.0 || self.asks_passages();
-            answers::print(screen, &self.found, graded, self.alike.as_deref())?;
-            answers::print_passages(screen, &self.found, &self.parts)?;
+            print_answers(screen, &self.found, graded, self.alike.as_deref())?;
+            print_passages(screen, &self.found, &self.parts)?;
         }
         let shown = match &self.alike {
             Some(alike) => alike.iter().sum(),
@@ -243,28 +111,10 @@ impl QueryReply {
         Ok(())
     }
 
-    /// How many bytes were searched for.
-    fn bytes(&self) -> usize {
-        self.parts.iter().map(length::of).sum()
-    }
-
-    /// With how many bytes one such query in a hundred would have a false result,
-    /// roughly; `None` if these are enough, or it is not known.
-    fn enough(&self) -> Option<u64> {
-        let is_file = |part: &Part| matches!(part, Part::File(_) | Part::FileHash(_));
-        let QuerySummary { expected, messages, .. } = self.summary;
-        let expected = expected.filter(|expected| *expected > length::RARE)?;
-        let chance = expected / messages as f64;
-        if self.parts.iter().any(is_file) || chance >= 0.999 {
-            return None;
-        }
-        length::enough(self.bytes(), chance, messages)
-    }
-
     fn print_left_out(&self) {
         let is_file = |part: &Part| matches!(part, Part::File(_) | Part::FileHash(_));
         let is_bytes = |part: &Part| matches!(part, Part::Bytes(_));
-        if self.summary.expected.is_some_and(|expected| expected > length::RARE)
+        if self.summary.expected.is_some_and(|expected| expected > RARE)
             && self.parts.iter().any(is_file)
             && !self.parts.iter().any(is_bytes)
         {
@@ -288,8 +138,7 @@ impl QueryReply {
     fn print_needed_length(&self) {
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
         let settings = Some(self.settings).filter(|_| is_text && !self.parts.is_empty());
-        let distinctive =
-            settings.and_then(|settings| length::distinctive_share(self.bytes(), settings));
+        let distinctive = settings.and_then(|settings| distinctive_share(self.bytes(), settings));
         if let Some(distinctive) =
             distinctive.filter(|share| self.least > 0.0 && self.least < *share)
             && self.summary.matches == 0
@@ -389,48 +238,91 @@ pub(super) fn explain(screen: &mut Screen<'_>, parts: &[Part]) -> Result<(), Fai
     Ok(())
 }
 
-/// Says which part is too short, and what it would take.
-pub(super) fn too_short(short: TooShort, parts: &[Part]) -> Failure {
-    let TooShort { part, bytes, needed } = short;
-    let which = if parts.len() > 1 { format!("part {} is", part + 1) } else { "it is".to_owned() };
-    let what = match parts.get(part) {
-        Some(Part::Text(text) | Part::Passage(text)) => {
-            let text: String = text.chars().take(60).collect();
-            format!(
-                "{which} {bytes} bytes as text is compared (\"{}\")",
-                text::printable(text.as_bytes())
-            )
-        }
-        _ => format!("{which} {bytes} bytes"),
-    };
-    Failure::new(format!("{what}, and the minimum is {needed}: use a longer excerpt"))
+/// How many recipients of one message a table shows.
+const RECIPIENTS_SHOWN: usize = 10;
+
+/// Of a longer passage, so many letters of its beginning and its end are printed.
+const PASSAGE_SHOWN: usize = 40;
+
+/// Prints which passages of the texts the messages may have contained, the longest of each.
+fn print_passages(
+    screen: &mut Screen<'_>,
+    answers: &[QueryResult],
+    parts: &[Part],
+) -> Result<(), Failure> {
+    let found = || answers.iter().filter_map(|answer| Some((answer, passage(answer, parts)?)));
+    if found().next().is_none() {
+        return Ok(());
+    }
+    writeln!(screen, "\nThe longest passage in each:")?;
+    for (answer, PassageJson { start, bytes, text, .. }) in found() {
+        let id = text::printable(answer.envelope.id.as_bytes());
+        writeln!(screen, "{id}: {bytes} bytes from byte {start}: {}", shortened(text))?;
+    }
+    writeln!(screen)?;
+    Ok(())
 }
 
-impl<'a> From<&'a Part> for PartJson<'a> {
-    fn from(part: &'a Part) -> Self {
-        let (kind, text) = match part {
-            Part::Text(text) => ("text", Some(text.as_str())),
-            Part::Passage(text) => ("passage", Some(text.as_str())),
-            Part::File(_) | Part::FileHash(_) => ("attachment", None),
-            Part::Bytes(_) => ("bytes", None),
-        };
-        Self { kind, bytes: length::of(part), text }
+/// The beginning and the end of a text.
+fn shortened(text: &str) -> String {
+    let letters = text.chars().count();
+    if letters <= 2 * PASSAGE_SHOWN + 5 {
+        return text::printable(text.as_bytes());
     }
+    let first: String = text.chars().take(PASSAGE_SHOWN).collect();
+    let last: String = text.chars().skip(letters - PASSAGE_SHOWN).collect();
+    let [first, last] = [first, last].map(|text| text::printable(text.trim().as_bytes()));
+    format!("{first} … {last}")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Prints results as a table; `alike` is how many near-identical messages each stands for.
+fn print_answers(
+    screen: &mut Screen<'_>,
+    answers: &[QueryResult],
+    graded: bool,
+    alike: Option<&[u64]>,
+) -> Result<(), Failure> {
+    let word = |text: &str| text::printable(text.as_bytes());
+    let alike = |number: usize| alike.and_then(|alike| alike.get(number)).copied();
+    let rows: Vec<_> = (0..).zip(answers).map(|(n, one)| (alike(n), one, &one.envelope)).collect();
+    let columns: [table::Shows<'_, (Option<u64>, &QueryResult, &Envelope)>; 10] = [
+        (Column::words("TIME"), &|(.., envelope)| text::local_second(envelope.time)),
+        (Column::words("ID"), &|(.., envelope)| word(&envelope.id)),
+        (Column::words("FALSE"), &|(_, one, _)| {
+            chance(one).map(probability::one_in).unwrap_or_default()
+        }),
+        (Column::numbers("THERE"), &|(_, one, _)| {
+            share(one).filter(|_| graded).map(text::percent).unwrap_or_default()
+        }),
+        (Column::words("IN").spare(3), &|(_, one, _)| {
+            within(one).map(within_words).unwrap_or_default()
+        }),
+        (Column::numbers("ALIKE"), &|(alike, ..)| {
+            alike.map(|alike| alike.to_string()).unwrap_or_default()
+        }),
+        (Column::words("CLIENT").spare(2), &|(.., envelope)| {
+            envelope.client.map(|client| client.to_string()).unwrap_or_default()
+        }),
+        (Column::words("AUTH").spare(1), &|(.., envelope)| word(&envelope.authenticated)),
+        (Column::words("SENDER"), &|(.., envelope)| match &*envelope.sender {
+            "" => "<>".to_owned(),
+            sender => word(sender),
+        }),
+        (Column::words("RECIPIENTS"), &|(.., envelope)| recipients(envelope)),
+    ];
+    Ok(table::print(screen, &rows, columns)?)
+}
 
-    #[test]
-    fn a_part_that_is_too_short_is_shown_as_it_is_compared() {
-        let parts = [Part::Text("long enough".to_owned()), Part::Text("ab\u{200b}".to_owned())];
-        let short = TooShort { part: 1, bytes: 2, needed: 15 };
-        let Failure::Said(why) = too_short(short, &parts) else { panic!() };
-        assert_eq!(
-            why,
-            "part 2 is 2 bytes as text is compared (\"ab\\u{200b}\"), and the minimum is 15: use a \
-             longer excerpt"
-        );
+/// The first recipients of a message.
+fn recipients(envelope: &Envelope) -> String {
+    // Exim lists a recipient twice that a client named twice.
+    let mut seen = HashSet::new();
+    let different: Vec<&String> =
+        envelope.recipients.iter().filter(|address| seen.insert(*address)).collect();
+    let first = different.iter().take(RECIPIENTS_SHOWN);
+    let mut shown: Vec<String> = first.map(|one| text::printable(one.as_bytes())).collect();
+    if let Some(more) = different.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0) {
+        shown.push(format!("and {more} more"));
     }
+    shown.join(" ")
 }

@@ -3,14 +3,15 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::super::{Failure, Json, Outcome};
-use super::envelope::{CSV_HEAD, Format, csv_line};
-use super::filters::Filters;
+use super::options::Filters;
 use crate::cli::shared::database::{Common, traces_incomplete};
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::{Screen, note, progress};
+use crate::csv;
+use crate::text::{self, json};
 use crate::trace::{Envelope, QuerySummary, TraceStore};
 
 /// Permissions of the file: it contains senders and recipients.
@@ -118,9 +119,37 @@ impl Export {
 
     fn line(&self, envelope: &Envelope, out: &mut dyn Write) -> std::io::Result<()> {
         if self.format == Format::Jsonl {
-            let line = serde_json::to_string(envelope).map_err(std::io::Error::from)?;
+            let line = json(envelope).map_err(std::io::Error::from)?;
             return writeln!(out, "{line}");
         }
         writeln!(out, "{}", csv_line(envelope))
     }
+}
+
+/// The form of lines for other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A line of JSON each
+    Jsonl,
+    /// Comma-separated values with a line of heads
+    Csv,
+}
+
+/// The heads of [`csv_line`].
+pub(super) const CSV_HEAD: &str = "time,id,sender,recipients,client,authenticated,partial";
+
+/// An envelope as comma-separated values.
+pub(super) fn csv_line(envelope: &Envelope) -> String {
+    let client = envelope.client.map(|client| client.to_string()).unwrap_or_default();
+    let (time, recipients) = (text::iso_second(envelope.time), envelope.recipients.join(" "));
+    let fields = [
+        &*time,
+        &*envelope.id,
+        &*envelope.sender,
+        &*recipients,
+        &*client,
+        &*envelope.authenticated,
+        if envelope.partial { "yes" } else { "no" },
+    ];
+    csv::line(fields)
 }

@@ -1,29 +1,18 @@
 //! `exirate trace`: which message carried this text? One file a command of it.
 //!
-//! What they share: [`excerpt`] and [`filters`] parse what is searched for,
-//! [`mailbox`], [`headers`] and [`id`] parse archived mail, [`answers`],
-//! [`conclusion`], [`probability`] and [`length`] show messages, and how sure that
-//! is.
+//! What they share: [`options`] has what is searched for, and [`conclusion`] shows messages, and how
+//! sure that is.
 
-mod answers;
 mod conclusion;
-mod envelope;
-mod excerpt;
 mod export;
-mod filters;
-mod group;
-mod headers;
-mod id;
-mod length;
-mod mailbox;
-mod probability;
+mod options;
 mod query;
 mod record;
-mod recording;
 mod scheme;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
+use super::shared::commands::commands;
 use super::shared::screen::Screen;
 use super::{Failure, Outcome};
 pub(super) use scheme::described as scheme_options;
@@ -53,19 +42,16 @@ pub(super) struct TraceCommand {
     command: TraceAction,
 }
 
-#[derive(Debug, Subcommand)]
-enum TraceAction {
-    Query(query::Query),
-    Record(record::TraceRecord),
-    Export(export::Export),
+commands! {
+    enum TraceAction {
+        Query(query::Query),
+        Record(record::TraceRecord),
+        Export(export::Export),
+    }
 }
 
 impl TraceCommand {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        match &self.command {
-            TraceAction::Query(query) => query.run(screen),
-            TraceAction::Record(record) => record.run(screen),
-            TraceAction::Export(export) => export.run(screen),
-        }
+        self.command.run(screen)
     }
 }

@@ -9,16 +9,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::super::{Failure, Json, Outcome};
-use super::answers::{AnswerJson, First, Sort};
-use super::conclusion::{self, QueryReply, ReplyFacts};
-use super::envelope::Format;
-use super::excerpt::{self, Excerpts, Passages};
-use super::filters::{Filters, Name};
-use super::group::group;
-use super::id;
-use crate::cli::shared::database::{Common, bar, traces_incomplete};
-use crate::cli::shared::screen::{Screen, complain, note};
-use crate::text;
+use super::conclusion;
+use super::export::Format;
+use super::options::Filters;
+use crate::cli::shared::database::{Common, traces_incomplete};
+use crate::cli::shared::screen::{Screen, Terminal, complain, note};
+use crate::text::{self, Voice as _, exim_id, is_exim_id};
+use crate::trace::answer::{
+    self, AnswerJson, Excerpts, First, Name, Passages, QueryReply, ReplyFacts, Sort, group,
+};
 use crate::trace::{
     self, Accepts, ContentQuery, Part, Problem, QueryResult, QuerySummary, TooShort, TraceError,
     TraceStore,
@@ -171,7 +170,8 @@ impl Query {
         if let Some(path) = &self.questions {
             return self.run_all(path, screen);
         }
-        let parts = self.excerpts.parts(self.is_graded(), self.passages())?;
+        let parts = self.excerpts.parts(self.is_graded(), self.passages(), &Terminal);
+        let parts = parts.map_err(Failure::new)?;
         self.check(&parts)?;
         let json = self.common.json;
         if self.explain && !json && !parts.is_empty() {
@@ -179,14 +179,16 @@ impl Query {
         }
         let store = self.common.open_traces()?;
         let mut reply = self.reply(&store, parts)?;
-        if let Some(texts) = excerpt::bytes_as_text(&reply.parts) {
+        if let Some(texts) = answer::bytes_as_text(&reply.parts) {
             let other = self.reply(&store, texts)?;
             let are_whole = reply.is_whole() && other.is_whole();
             let matches = match are_whole || reply.summary.matches == 0 {
                 true => None,
                 false => Some(self.count_either(&store, [&reply.parts, &other.parts])?),
             };
-            reply = reply.or_as_text(other, matches, self.limit);
+            let (both, said) = reply.or_as_text(other, matches, self.limit);
+            note(said);
+            reply = both;
         }
         self.group(&store, &mut reply)?;
         if self.count {
@@ -209,8 +211,9 @@ impl Query {
 
     /// Searches for each line of a file, in one pass.
     fn run_all(&self, path: &Path, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let (lines, questions): (Vec<String>, Vec<Vec<Part>>) =
-            excerpt::questions(path, self.passages())?.into_iter().unzip();
+        let questions =
+            answer::questions(path, self.passages(), &Terminal).map_err(Failure::new)?;
+        let (lines, questions): (Vec<String>, Vec<Vec<Part>>) = questions.into_iter().unzip();
         questions.iter().try_for_each(|parts| self.check(parts))?;
         let store = self.common.open_traces()?;
         let mut replies = self.replies(&store, questions)?;
@@ -281,7 +284,7 @@ impl Query {
         let replies = found.into_iter().zip(questions).zip(&left_out);
         let replies = replies.map(|((found, parts), left_out)| {
             let (mut first, summary) =
-                found.map_err(|short| conclusion::too_short(short, &parts))?;
+                found.map_err(|short| Failure::new(answer::too_short(short, &parts)))?;
             let mut found = first.take();
             let all = self.common.json || self.format.is_some();
             if !all && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
@@ -312,7 +315,7 @@ impl Query {
 
     /// If no message has the id, it may not be one.
     fn doubt_id(&self) {
-        for wanted in self.filters.id.iter().filter(|text| !id::is_exims(id::read(text))) {
+        for wanted in self.filters.id.iter().filter(|text| !is_exim_id(exim_id(text))) {
             let shown = text::printable(wanted.as_bytes());
             note(format_args!(
                 "{shown} does not have the form of an Exim message id, such as 1vM1aB-000000001Ab-1aBc or \
@@ -457,7 +460,7 @@ impl Query {
         // Of messages with the same envelope, it is not known which are the same.
         let mut matches: HashMap<u64, [u64; 2]> = HashMap::new();
         let hashing = RandomState::new();
-        store.query_all(&queries, &mut bar("messages"), &mut |query, result| {
+        store.query_all(&queries, &mut Terminal.progress("messages"), &mut |query, result| {
             let of_envelope = matches.entry(hashing.hash_one(&result.envelope)).or_default();
             if let Some(matches) = of_envelope.get_mut(query) {
                 *matches += 1;
@@ -472,11 +475,15 @@ impl Query {
         queries: &[trace::Query<'_>],
     ) -> Result<Vec<QueryOutcome>, TraceError> {
         let mut firsts: Vec<First> = queries.iter().map(|_| self.first()).collect();
-        let summaries = store.query_all(queries, &mut bar("messages"), &mut |query, result| {
-            if let Some(first) = firsts.get_mut(query) {
-                first.add(result);
-            }
-        })?;
+        let summaries = store.query_all(
+            queries,
+            &mut Terminal.progress("messages"),
+            &mut |query, result| {
+                if let Some(first) = firsts.get_mut(query) {
+                    first.add(result);
+                }
+            },
+        )?;
         let found = firsts.into_iter().zip(summaries);
         Ok(found.map(|(first, summary)| Ok((first, summary?))).collect())
     }

@@ -1,17 +1,20 @@
 //! `exirate trace record`: records archived mail.
 
 use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::super::{Failure, Json, Outcome};
-use super::mailbox::MESSAGE_MAX;
-use super::recording::{RecordCounts, RecordSources, Recording};
 use super::scheme::{self, Scheme};
-use crate::cli::shared::database::{Common, require_owner};
-use crate::cli::shared::screen::{Screen, complain, note};
-use crate::text;
-use crate::text::bytes;
+use crate::cli::shared::database::Common;
+use crate::cli::shared::screen::{Screen, Terminal, complain, note};
+use crate::cli::shared::times;
+use crate::standing::databases::require_owner;
+use crate::text::{self, bytes, input};
+use crate::trace::archive::MESSAGE_MAX;
+use crate::trace::archive::recording::{Archives, GivenEnvelope, RecordCounts, Recording};
 use crate::trace::{Access, Options, TraceError, TraceStore, trace_directory};
 
 /// Record messages from files, mboxes and maildirs
@@ -75,15 +78,12 @@ impl TraceRecord {
             trace.set_options(Options { settings, ..before })?;
             note(format_args!("from now on: {}", scheme::described(settings)));
         }
-        let mut recording = Recording::new(&self.sources, trace);
-        let done = recording.all();
+        let given = self.sources.given();
+        let mut recording = Recording::new(self.sources.archives(&given), trace, &Terminal);
+        let done = recording.all().map_err(Failure::new);
         recording.trace.take_incidents().iter().for_each(note);
         let counts = recording.counts;
-        if self.common.json {
-            screen.json(&counts)?;
-        } else {
-            print(screen, &counts)?;
-        }
+        screen.show(self.common.json, &counts, print)?;
         screen.flush()?;
         done?;
         if counts.nameless > 0 {
@@ -133,4 +133,100 @@ fn print(screen: &mut Screen<'_>, counts: &RecordCounts) -> Result<(), Failure> 
         writeln!(screen, "of {} of them, only the first {} MiB", counts.cut, MESSAGE_MAX >> 20)?;
     }
     Ok(())
+}
+
+/// What to record, and its envelope.
+#[derive(Clone, Debug, Args)]
+pub(super) struct RecordSources {
+    /// Record the message in each of these files; - is standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Record all messages of this mbox
+    #[arg(long, value_name = "FILE")]
+    mbox: Vec<PathBuf>,
+
+    /// Record all messages of this maildir and the folders in it
+    #[arg(long, value_name = "DIR")]
+    maildir: Vec<PathBuf>,
+
+    /// Record this sender; <> for a bounce
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<String>,
+
+    /// Record these recipients: separate several with commas, or repeat the
+    /// option
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    to: Vec<String>,
+
+    /// Record this id of the message
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    id: Option<String>,
+
+    /// Record this time of reception
+    #[arg(long, value_name = "TIME", value_parser = times::at)]
+    time: Option<crate::rate::Timestamp>,
+
+    /// Record this IP address of the client
+    #[arg(long, value_name = "IP")]
+    client: Option<IpAddr>,
+
+    /// Record this authenticated id of the client
+    #[arg(long, value_name = "NAME")]
+    auth: Option<String>,
+}
+
+impl RecordSources {
+    /// What is recorded in place of what a message says.
+    pub(super) fn given(&self) -> GivenEnvelope {
+        let Self { from, to, id, time, client, auth, .. } = self.clone();
+        GivenEnvelope { from, to, id, time, client, auth }
+    }
+
+    /// What is to be recorded.
+    pub(super) fn archives<'a>(&'a self, given: &'a GivenEnvelope) -> Archives<'a> {
+        Archives { files: &self.files, mboxes: &self.mbox, maildirs: &self.maildir, given }
+    }
+
+    /// Refuses wrong options before anything is recorded.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.files.is_empty() && self.mbox.is_empty() && self.maildir.is_empty() {
+            return Err(Failure::new(
+                "nothing to record: name files with one message each (- is standard input), or use \
+                 --mbox FILE or --maildir DIR",
+            ));
+        }
+        let all = || self.files.iter().chain(&self.mbox);
+        if all().filter(|path| path.as_os_str() == "-").count() > 1 {
+            return Err(Failure::new("- is given twice: standard input can be read only once"));
+        }
+        if self.id.is_some()
+            && !(self.files.len() == 1 && self.mbox.is_empty() && self.maildir.is_empty())
+        {
+            return Err(Failure::new(
+                "--id needs exactly one FILE, as it is the id of one message",
+            ));
+        }
+        for path in all().chain(&self.maildir).filter(|path| path.as_os_str() != "-") {
+            // Before the other files are recorded.
+            let facts =
+                path.metadata().map_err(|error| input::failed(&path.display().to_string(), &error));
+            let facts = facts.map_err(Failure::new)?;
+            let is_maildir = self.maildir.contains(path);
+            if facts.is_dir() && !is_maildir {
+                return Err(Failure::new(format!(
+                    "{0} is a directory: use --maildir {0}, or name the files in it",
+                    path.display()
+                )));
+            }
+            if !facts.is_dir() && is_maildir {
+                return Err(Failure::new(format!(
+                    "--maildir {0}: it is not a directory; for a file with many messages use --mbox \
+                     {0}, for one message just {0}",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
 }

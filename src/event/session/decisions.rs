@@ -110,9 +110,30 @@ pub struct DecisionCache {
     connection: ByName,
     message: ByName,
     command: InOrder,
+    /// The key of one field that was decided last in this step; empty, if there is none.
+    key: String,
 }
 
 impl DecisionCache {
+    /// Keeps a key of one field that was decided.
+    #[inline]
+    pub fn keep_key(&mut self, key: String) {
+        self.key = key;
+    }
+
+    /// The key of one field that was decided last; empty, if there is none.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Forgets the key that was decided last.
+    #[inline]
+    pub fn forget_key(&mut self) {
+        self.key.clear();
+    }
+
     /// Starts a new connection: no earlier decision is valid.
     pub fn new_connection(&mut self) {
         self.connection.clear();
@@ -130,10 +151,10 @@ impl DecisionCache {
         self.command.clear();
     }
 
-    /// How much memory the decisions of the connection and the message take, about.
+    /// How much memory the decisions of the connection and the message take, and the key, about.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.connection.bytes + self.message.bytes
+        self.connection.bytes + self.message.bytes + self.key.capacity()
     }
 
     /// The valid decision for this record, if any.

@@ -124,6 +124,27 @@ impl<O> SessionMemory<O> {
         self.usage.new_command();
     }
 
+    /// A step of an account begins.
+    #[inline]
+    pub(crate) fn begin_usage(&mut self) {
+        self.cache.forget_key();
+    }
+
+    /// The key of an account: what was decided last in this step, if that `is_it`; else that of
+    /// `account`, which `fold` folds, or has folded before.
+    #[inline]
+    pub(crate) fn account_key(
+        &mut self,
+        account: &str,
+        is_it: impl FnOnce(&str) -> bool,
+        fold: impl FnOnce() -> String,
+    ) -> &str {
+        match self.cache.key() {
+            key if is_it(key) => key,
+            _ => self.usage.key_of(account, fold),
+        }
+    }
+
     /// A step was evaluated by all policies.
     pub(crate) fn end_step(&mut self, accepted: bool) {
         for known in &mut self.known {

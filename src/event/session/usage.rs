@@ -8,9 +8,9 @@ use crate::rate::usage::Sent;
 /// What was counted of the usage of an account.
 #[derive(Clone, Default)]
 pub(crate) struct UsageMemory {
-    /// The login or the local account, as the client sent it, and the name of the record.
+    /// The login or the local account, as the client sent it, and its key.
     account: String,
-    pub(crate) name: Vec<u8>,
+    key: String,
     /// This message, its bytes, and all of its recipients at once.
     message: bool,
     bytes: bool,
@@ -25,8 +25,8 @@ pub(crate) struct UsageMemory {
 
 impl UsageMemory {
     pub(super) fn new_message(&mut self) {
-        let Self { account, name, recipient, .. } = std::mem::take(self);
-        *self = Self { account, name, recipient, ..Self::default() };
+        let Self { account, key, recipient, .. } = std::mem::take(self);
+        *self = Self { account, key, recipient, ..Self::default() };
     }
 
     #[inline]
@@ -36,19 +36,16 @@ impl UsageMemory {
 
     #[cfg(feature = "cli")]
     pub(super) fn bytes(&self) -> usize {
-        self.account.capacity() + self.name.capacity()
+        self.account.capacity() + self.key.capacity()
     }
 
-    /// Whether the name of the record is that of this account, which `write` has written; if not,
-    /// it is written now.
-    #[inline]
-    pub(crate) fn name_of(&mut self, account: &str, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.name.is_empty() || self.account != account {
-            self.account.clear();
-            self.account.push_str(account);
-            self.name.clear();
-            write(&mut self.name);
+    /// The key of this account, which `fold` folds, unless it is known.
+    pub(super) fn key_of(&mut self, account: &str, fold: impl FnOnce() -> String) -> &str {
+        if self.key.is_empty() || self.account != account {
+            account.clone_into(&mut self.account);
+            self.key = fold();
         }
+        &self.key
     }
 
     /// What an evaluation at `stage`, which was `accepted`, is to count: what limits of these units

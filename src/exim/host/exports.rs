@@ -160,6 +160,8 @@ impl Host {
     ///
     /// The function is looked up here, as it is hardly ever called.
     pub(in crate::exim) fn log(&self, line: &str) {
+        // It may quote what a server has replied to the agent.
+        let line = line.replace(|c: char| c.is_control(), " ");
         let Ok(line) = CString::new(line) else { return };
         // SAFETY: the type is that of this version's local_scan.h: versions with
         // `is_debug` do not have the first parameter. The format's only argument is a

@@ -1,6 +1,6 @@
 //! What a call of `policy` does: facts → policy → verdict.
 
-use super::facts::{Attributes, PolicyFacts, PolicyVariables, lossy};
+use super::facts::{Attributes, PolicyFacts, PolicyVariables};
 use super::state::Policies;
 use crate::cluster::ClusterStore;
 use crate::event::AclStage;
@@ -12,9 +12,11 @@ use crate::exim::rates::asked::attribute;
 use crate::exim::rates::info::unknown_field;
 use crate::exim::rates::rate_variables::{RateVariables, Setting};
 use crate::exim::rates::session::{CallError, Session};
+use crate::identity::written;
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 use crate::policy::info::{Field, POLICY_FIELDS, PolicyInfo};
 use crate::policy::outcome::Reason;
+use crate::policy::reply::Fields;
 use crate::policy::word::{At, Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::sys::{clock, fork};
@@ -41,7 +43,7 @@ impl Session {
             return Err(CallError::Usage(text.into()));
         }
         self.forget_what_ended(stage);
-        if self.is_of_account(stage) {
+        if self.asks(stage) {
             return self.ask_policies(stage, names, &attributes);
         }
         self.command_marks.set();
@@ -60,7 +62,7 @@ impl Session {
         let facts = PolicyFacts::read(host, variables, more, stage, &attributes);
         let recipients = || {
             let addresses = more.recipients.read(host, &variables.recipients_count);
-            addresses.unwrap_or_default().into_iter().map(|text| lossy(text.into())).collect()
+            addresses.unwrap_or_default().into_iter().map(|text| written(text.into())).collect()
         };
         let step = Step {
             stage: if is_route { AclStage::Route } else { stage },
@@ -75,7 +77,7 @@ impl Session {
         };
         let store = store.as_mut().ok_or(opened.as_ref().err().map_or("", String::as_str));
         let mut shown = Shown { host, variables, debugs, logged, stop };
-        let names = lossy(names.into());
+        let names = written(names.into());
         let clock = || clock::now().into();
         let latest =
             latest.insert(evaluator.evaluate(session, &names, &step, store, clock, &mut shown));
@@ -87,6 +89,9 @@ impl Session {
         Ok(verdict)
     }
 }
+
+/// The reply to a router where the daemon has not decided.
+const NOT_ROUTED: &[u8] = b"verdict=\"defer\" route=\"defer: no verdict from exirate/callers\"";
 
 impl Session {
     /// Has the daemon evaluate them, for an account.
@@ -101,7 +106,7 @@ impl Session {
         let mut request = "request=exirate_policy\n".to_owned();
         let Attributes { package, script, on_error, refused, at, age } = attributes;
         let on_error = on_error.map(|word| word.word().into());
-        let policies = Some(lossy(names.into())).filter(|names| names.trim() != "*");
+        let policies = Some(written(names.into())).filter(|names| names.trim() != "*");
         for (name, value) in [
             ("policies", &policies),
             ("package", package),
@@ -116,7 +121,13 @@ impl Session {
             request.push_str(&format!("at={}\nage={}\n", at.word(), age.unwrap_or(0)));
         }
         request.push_str(if *refused == Some(true) { "refused=1\n" } else { "" });
-        let asked = self.ask(stage, &request)?;
+        let asked = match self.ask(stage, &request) {
+            // An error of the router would delay what others send to the same address, too.
+            Err(CallError::Undecided(_)) if *at == Some(At::Delivery) => {
+                Some(Fields::parse(NOT_ROUTED))
+            }
+            asked => asked?,
+        };
         self.command_marks.set();
         self.message_marks.set();
         let Some(fields) = asked else { return Ok(Verdict::Accept) };
@@ -231,4 +242,16 @@ pub(in crate::exim) fn field<'a>(
     };
     let field = PolicyInfo::from(latest).field(name, now);
     field.ok_or_else(|| unknown_field("policy_info", name, POLICY_FIELDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_without_a_decision_has_its_recipient_wait() {
+        let fields = Fields::parse(NOT_ROUTED);
+        assert_eq!(fields.get(b"verdict"), Some(&b"defer"[..]));
+        assert!(fields.get(b"route").unwrap().starts_with(b"defer: no verdict"));
+    }
 }

@@ -7,6 +7,7 @@ use crate::exim::host::exports::Host;
 use crate::exim::host::headers::Headers;
 use crate::exim::host::recipients::Recipients;
 use crate::exim::host::variables::{Number, Text, VariableSource, Variables};
+use crate::identity::written;
 use crate::policy::key::address;
 use crate::policy::word::{At, OnError, Word as _};
 use crate::rate::habits::marks;
@@ -81,7 +82,7 @@ impl<'a> Attributes<'a> {
             let (name, value) = argument.split_at(name_end);
             let name = name.trim_ascii();
             let value = value.strip_prefix(b"=").ok_or_else(|| unknown(argument))?;
-            let value = String::from_utf8_lossy(value.trim_ascii());
+            let value = written(value.trim_ascii().into());
             let before = match name {
                 b"package" => attributes.package.replace(value).is_some(),
                 b"script" => attributes.script.replace(value).is_some(),
@@ -151,7 +152,7 @@ impl<'v> PolicyFacts<'v> {
         stage: AclStage,
         attributes: &'v Attributes<'_>,
     ) -> Self {
-        let text = |text: &'v Text| text.read(host).map(lossy);
+        let text = |text: &'v Text| text.read(host).map(written);
         let number = |number: &Number| number.read(host).unwrap_or(0);
         let attribute = |text: &'v Option<Cow<'_, str>>| text.as_deref().map(Cow::Borrowed);
         // What is written but cannot be read is a client all the same.
@@ -219,25 +220,10 @@ pub(in crate::exim) fn recipient(host: &Host, variables: &Variables) -> Option<C
         return None;
     }
     let mut address = String::with_capacity(local_part.len() + 1 + domain.len());
-    address.push_str(&lossy(local_part));
+    address.push_str(&written(local_part));
     address.push('@');
-    address.push_str(&lossy(domain));
+    address.push_str(&written(domain));
     Some(Cow::Owned(address))
-}
-
-/// Text of Exim's, which is UTF-8 where clients follow the standards.
-pub(in crate::exim) fn lossy(text: Cow<'_, [u8]>) -> Cow<'_, str> {
-    match text {
-        // As a rule it is UTF-8, which is quicker to check than to correct.
-        Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => String::from_utf8_lossy(bytes),
-        },
-        Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-        }),
-    }
 }
 
 #[cfg(test)]

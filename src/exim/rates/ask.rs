@@ -15,12 +15,32 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Session {
-    /// Whether the daemon decides, and not the library.
+    /// Whether the daemon decides, and not the library: for an ordinary account; and for what an
+    /// account may have begun, mail that Exim hands over to itself and deliveries that Exim has
+    /// started, unless no daemon is there, which no account can bring about.
     #[inline]
-    pub(in crate::exim) fn is_of_account(&mut self, stage: AclStage) -> bool {
+    pub(in crate::exim) fn asks(&mut self, stage: AclStage) -> bool {
         let Self { callers, host, variables, .. } = self;
-        let delivers = || stage == AclStage::Outside && variables.message_id.is_there(host);
-        callers.has_account(host, delivers)
+        let delivers = stage == AclStage::Outside && variables.message_id.is_there(host);
+        let is_own = delivers || matches!(stage, AclStage::NotSmtp | AclStage::NotSmtpStart);
+        callers.has_account(host, delivers) || is_own && callers.is_exim(host) && self.has_daemon()
+    }
+
+    /// Whether there is a daemon, as far as can be seen. What is asked next is asked by the connection
+    /// that has shown it.
+    #[cold]
+    fn has_daemon(&mut self) -> bool {
+        let Ok(spool) = directory::spool(&self.host, &self.variables) else { return false };
+        let is_none = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        };
+        match UnixStream::connect(&spool.join(SOCKET), Instant::now() + DEADLINE) {
+            Ok(stream) => {
+                self.callers.connected = Some(stream);
+                true
+            }
+            Err(error) => !is_none(&error),
+        }
     }
 
     /// The reply of the daemon to a request of these attributes; `None` if the check passes for
@@ -33,6 +53,7 @@ impl Session {
         attributes: &str,
     ) -> Result<Option<Fields>, CallError> {
         let deadline = Instant::now() + DEADLINE;
+        let connected = self.callers.connected.take();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let event = self.host.expand(EVENT).map(text);
         let serving = self.host.expand(SERVING).map(text).unwrap_or_default();
@@ -48,7 +69,7 @@ impl Session {
         });
         let why = match &request {
             None => "Exim cannot expand what it is about".to_owned(),
-            Some(request) => match self.exchange(request, deadline) {
+            Some(request) => match self.exchange(connected, request, deadline) {
                 Ok(reply) if !reply.is_empty() => return Ok(Some(Fields::parse(&reply))),
                 Ok(_) => "it could not decide".to_owned(),
                 Err(why) => why,
@@ -59,16 +80,27 @@ impl Session {
     }
 
     /// Sends the request, and reads the reply; or why there is none, in words.
-    fn exchange(&self, request: &str, deadline: Instant) -> Result<Vec<u8>, String> {
+    fn exchange(
+        &self,
+        connected: Option<UnixStream>,
+        request: &str,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, String> {
         let spool = directory::spool(&self.host, &self.variables);
         let socket = spool.map_err(|error| error.to_string())?.join(SOCKET);
-        Self::exchange_at(&socket, request, deadline)
+        let connected = connected.map_or_else(|| UnixStream::connect(&socket, deadline), Ok);
+        connected
+            .and_then(|stream| Self::exchange_by(&stream, &socket, request, deadline))
             .map_err(|error| format!("{}: {error}", socket.display()))
     }
 
-    fn exchange_at(socket: &Path, request: &str, deadline: Instant) -> io::Result<Vec<u8>> {
+    fn exchange_by(
+        stream: &UnixStream,
+        socket: &Path,
+        request: &str,
+        deadline: Instant,
+    ) -> io::Result<Vec<u8>> {
         let owner = std::fs::metadata(socket.parent().unwrap_or(Path::new("/")))?.uid();
-        let stream = UnixStream::connect(socket, deadline)?;
         let user = stream.peer_user()?;
         if user != owner && user != 0 {
             return Err(io::Error::other(format!("a process of user {user} listens there")));

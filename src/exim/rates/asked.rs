@@ -1,4 +1,8 @@
-//! Checks of an ordinary account that runs Exim itself: the daemon `exirate serve mail` decides.
+//! Checks of an ordinary account that runs Exim itself, and of what such an account may have begun:
+//! the daemon `exirate serve mail` decides.
+//!
+//! The mail server's bounce for an account, and the delivery of its message, which may go on with
+//! messages of others, are processes of Exim's own user that the account's process has started.
 //!
 //! Such an account is able to stop this process at any instruction, to slow it down, and to limit its
 //! descriptors and its memory. So no lock of the database is ever in its hands: the library asks
@@ -7,9 +11,10 @@
 //! standard input, which Exim could only return, is frozen, with the request, for `exirate held
 //! decide`.
 
-use crate::exim::host::callers;
+use crate::exim::host::callers::{self, Starter};
 use crate::exim::host::exports::Host;
 use crate::sys::fork;
+use crate::sys::unix_stream::UnixStream;
 use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -28,8 +33,10 @@ pub(super) const EVENT: &CStr = c"command=${base64:${length_10:$smtp_command}}\n
 /// Who runs this Exim, as far as it is known.
 #[derive(Debug, Default)]
 pub(in crate::exim) struct Callers {
-    /// The process that has looked, and whether an account has started it.
-    started: Option<(u32, bool)>,
+    /// The process that has looked, and who has started it.
+    started: Option<(u32, Starter)>,
+    /// The connection to the daemon by which the next request goes, if there is one already.
+    pub(super) connected: Option<UnixStream>,
     /// Counts messages, so that the daemon knows a new one.
     pub(in crate::exim) messages: u64,
 }
@@ -37,17 +44,22 @@ pub(in crate::exim) struct Callers {
 impl Callers {
     /// Whether an ordinary account runs this Exim, or has handed over the message that it delivers.
     #[inline]
-    pub(super) fn has_account(&mut self, host: &Host, delivers: impl FnOnce() -> bool) -> bool {
+    pub(super) fn has_account(&mut self, host: &Host, delivers: bool) -> bool {
+        self.starter(host) == Starter::Account || delivers && callers::account(host, true).is_some()
+    }
+
+    /// Whether Exim has started it.
+    pub(super) fn is_exim(&mut self, host: &Host) -> bool {
+        self.starter(host) == Starter::Exim
+    }
+
+    #[inline]
+    fn starter(&mut self, host: &Host) -> Starter {
         let process = fork::process();
-        let is_started = match self.started {
-            Some((looked, is)) if looked == process => is,
-            _ => {
-                let is = callers::account(host, false).is_some();
-                self.started = Some((process, is));
-                is
-            }
-        };
-        is_started || delivers() && callers::account(host, true).is_some()
+        match self.started {
+            Some((looked, starter)) if looked == process => starter,
+            _ => self.started.insert((process, callers::starter(host))).1,
+        }
     }
 }
 

@@ -147,7 +147,7 @@ impl Session {
         let spec = parsed.map_err(CallError::Spec)?;
         let stage = context::stage(&self.host, &self.variables, &self.acls);
         self.forget_what_ended(stage);
-        if self.is_of_account(stage) {
+        if self.asks(stage) {
             return self.ask_spec(stage, arguments, false);
         }
         let request = self
@@ -186,7 +186,7 @@ impl Session {
         specs: &[&[u8]],
     ) -> Result<bool, CallError> {
         let stage = context::stage(&self.host, &self.variables, &self.acls);
-        if self.is_of_account(stage) {
+        if self.asks(stage) {
             self.forget_what_ended(stage);
             return self.ask_specs(stage, key, specs);
         }

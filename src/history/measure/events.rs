@@ -168,6 +168,35 @@ impl Count {
             Self::Different => "different",
         }
     }
+
+    /// The mode of a spec which counts the same, with a slash.
+    pub fn mode(self) -> &'static str {
+        match self {
+            Self::Messages => " / per_mail",
+            Self::Bytes => " / per_byte",
+            Self::Recipients => " / per_rcpt",
+            Self::Different => " / per_addr",
+        }
+    }
+
+    /// What messages lack that are not counted `by` this.
+    pub fn lacking(self, by: By) -> &'static str {
+        match (by, self) {
+            (By::Auth, Self::Messages) => "an authenticated user (A=)",
+            (By::Host, Self::Messages) => "a client (H=)",
+            (By::User, Self::Messages) => "a user (U=)",
+            (By::Domain, Self::Messages) => "an authenticated user with a domain (A=)",
+            (By::Customer, Self::Messages) => "a user of a customer",
+            (By::Sender | By::All, Self::Recipients | Self::Different) => {
+                "a recipient (neither `for` nor a delivery)"
+            }
+            (By::Sender | By::All, _) => "a size (S=)",
+            (_, Self::Bytes) => "such an identity or a size (S=)",
+            (_, Self::Recipients | Self::Different) => {
+                "such an identity or a recipient (neither `for` nor a delivery)"
+            }
+        }
+    }
 }
 
 /// What of which lines counts, and for which identity.

@@ -5,6 +5,8 @@
 //! [`Rates`] of each key in each period → [`Suggestion`], a limit.
 
 mod events;
+mod peaks;
+mod periods;
 mod rates;
 mod runs;
 mod suggest;
@@ -16,6 +18,8 @@ use crate::calendar::{Every, Zone};
 use crate::engine::AlgorithmKind;
 
 pub use events::{By, Count, CountedEvents, Events, Lines, Measured, MeasuredBy, cut};
+pub use peaks::{Peak, PeaksWanted, RatesReport, Suggestions};
+pub use periods::Periods;
 pub use rates::{Histogram, MessageRate, Rates, replay};
 pub use runs::{Event, Runs};
 pub use suggest::{CountMode, KeyPeak, Limit, Suggestion};

@@ -3,6 +3,7 @@
 //! The page loads nothing: its style, its script and its data are in it, and its content
 //! security policy allows only these. All texts are data; the script shows them as text.
 
+mod logs;
 mod networks;
 mod rates;
 mod refused;
@@ -14,7 +15,9 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::page_parts::{script, style};
+use crate::text::json;
 
+pub use logs::WantedLog;
 pub use networks::Networks;
 pub use rates::RatesOfLog;
 pub use refused::Evaluation;
@@ -289,7 +292,7 @@ impl Page {
     /// # Errors
     /// The data cannot be written as JSON.
     pub fn html(&self) -> Result<String, serde_json::Error> {
-        let data = escaped(&serde_json::to_string(self)?);
+        let data = escaped(&json(self)?);
         let fields = [
             ("{style-hash}", hash(STYLE)),
             ("{script-hash}", hash(SCRIPT)),

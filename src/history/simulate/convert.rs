@@ -16,18 +16,21 @@
 
 mod session;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 
 use self::session::{Login, Open, Transaction, TransactionEnd, Visit, close, end_all, not_smtp};
 use super::attempt::{Attempt, AttemptPart, InLog};
 use crate::event::{Event, Origin};
-use crate::hash::FastMap;
+use crate::hash::{FastHash, FastMap};
+use crate::logs::failure::Failure;
 use crate::logs::item::{
     Item, ItemKind, LoginShown, Refusal, Server, SessionKey, Stage, Text, Undelivered,
 };
 use crate::rate::Timestamp;
 
+/// So many recipients that were put off are remembered.
+const THROTTLED_MAX: usize = 1 << 18;
 /// For how long a refused recipient waits for the end of its message: as long as Exim waits
 /// for the next command.
 const HELD_SECONDS: i64 = 300;
@@ -73,6 +76,8 @@ pub struct Converter {
     numbers: u64,
     /// The second in which idle sessions were ended last.
     ended_idle: i64,
+    /// The recipients of messages that their receivers put off: each counts once.
+    throttled: HashSet<(Option<Text>, Text), FastHash>,
     unshown: Unshown,
 }
 
@@ -103,11 +108,22 @@ impl Converter {
         self.unshown
     }
 
+    /// Whether the receiver puts off this recipient of a message for the first time.
+    fn is_first(&mut self, message: &Option<Text>, recipient: &Text) -> bool {
+        if self.throttled.len() >= THROTTLED_MAX {
+            self.throttled.clear();
+        }
+        self.throttled.insert((message.clone(), recipient.clone()))
+    }
+
     /// Adds an item; `visit` gets the attempts that are complete.
     pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
         if let ItemKind::Failed(Undelivered { failure, received, .. }) = item.what {
             let (at, event) = (item.at, Rc::new(item.submitter()));
             let recipient = event.recipient.clone().unwrap_or_default();
+            if failure == Failure::Throttled && !self.is_first(&event.message_id, &recipient) {
+                return;
+            }
             let age = u64::try_from(at.seconds.saturating_sub(received.seconds)).unwrap_or(0);
             let part = AttemptPart::Failed { recipient, failure, age };
             self.numbers += 1;

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::attempt::Attempt;
 use super::retry::Retries;
+use crate::logs::files::LogError;
 use crate::policy::replay::Decisions;
 use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
@@ -27,6 +28,15 @@ pub enum SimulateError {
          (--only)"
     )]
     TooManyKeys,
+    /// The logs cannot be read.
+    #[error("{0}")]
+    Log(#[from] LogError),
+    /// The logs show no mail.
+    #[error(
+        "no line shows mail that came in: expected the main log of Exim, or the log of Postfix or \
+         Sendmail"
+    )]
+    NoMail,
 }
 
 /// An attempt and what the policies make of it.
@@ -93,6 +103,14 @@ impl Serialize for Verdicts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(Verdict::ALL.iter().map(|one| (one.word(), self.of(*one))))
     }
+}
+
+/// A time, if there is one, as JSON has it.
+pub(super) fn exact<S: Serializer>(
+    at: &(impl Copy + Into<Option<Timestamp>>),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    (*at).into().map(iso_exact).serialize(serializer)
 }
 
 /// The first and the last time of something, as JSON has them.

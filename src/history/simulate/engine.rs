@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::attempt::{Attempt, AttemptPart, InLog};
 use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
+use super::later::{AFTER, Queue, Routed, SentLater};
 use super::named::NamedAccounts;
 use super::retry::{Added, Retry, Schedule, Waiting};
 use crate::event::session::SessionFacts;
@@ -11,8 +12,8 @@ use crate::event::{AclStage, Event};
 use crate::hash::FastMap;
 use crate::logs::item::Text;
 use crate::policy::evaluator::{PolicySession, Step};
-use crate::policy::image::Image;
-use crate::policy::replay::{LEAST_COUNT, Replay};
+use crate::policy::image::{Image, PolicyImage};
+use crate::policy::replay::{Decisions, LEAST_COUNT, Replay};
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
 use crate::store::Memory;
@@ -54,6 +55,8 @@ pub struct Simulation<'i> {
     waiting: Waiting,
     totals: Totals,
     named: NamedAccounts,
+    /// What waits, if a policy is evaluated at delivery.
+    later: Option<Queue>,
     messages: u64,
     /// How many sessions have begun.
     began: u64,
@@ -101,8 +104,14 @@ impl<'i> Simulation<'i> {
         names: &str,
         settings: SimulationSettings,
     ) -> Result<Self, SimulateError> {
+        let replay = Replay::new(image, names).map_err(SimulateError::Policy)?;
+        let is_used =
+            |name: &str| names.trim() == "*" || names.split(',').any(|one| one.trim() == name);
+        let is_at_delivery = |policy: PolicyImage<'_>| policy.delivery().is_at_delivery();
+        let mut used = image.each().filter(|(name, _)| is_used(name));
+        let later = used.any(|(_, policy)| policy.is_ok_and(is_at_delivery)).then(Queue::default);
         Ok(Self {
-            replay: Replay::new(image, names).map_err(SimulateError::Policy)?,
+            replay,
             settings,
             store: Memory::new(),
             forget_from: FORGET_FROM,
@@ -110,6 +119,7 @@ impl<'i> Simulation<'i> {
             waiting: Waiting::default(),
             totals: Totals::default(),
             named: NamedAccounts::default(),
+            later,
             messages: 0,
             began: 0,
             clock: Timestamp { seconds: i64::MIN, micros: 0 },
@@ -126,6 +136,12 @@ impl<'i> Simulation<'i> {
     #[must_use]
     pub fn named(&self) -> &NamedAccounts {
         &self.named
+    }
+
+    /// What policies at delivery would have sent later, if there are any.
+    #[must_use]
+    pub fn later(&self) -> Option<SentLater> {
+        self.later.as_ref().map(Queue::found)
     }
 
     /// Decides an attempt of the log, after the retries that are due before it, and calls
@@ -171,6 +187,7 @@ impl<'i> Simulation<'i> {
     pub fn finish(&mut self, visit: &mut impl FnMut(&Decided<'_>)) -> Result<(), SimulateError> {
         if let Some((_, last)) = self.totals.span {
             self.retries_until(last, visit)?;
+            self.run_queue(last.seconds.saturating_add(AFTER))?;
         }
         self.totals.retries.waiting = self.waiting.len() as u64;
         Ok(())
@@ -245,13 +262,16 @@ impl<'i> Simulation<'i> {
                     // Nobody received it: its retries are in the log, if there were any.
                     session.message.deferred.clear();
                 }
+                self.route(session, attempt, *size, verdict)?;
                 self.end_message(session, attempt, *size);
                 Ok(verdict)
             }
             AttemptPart::NotSmtp { recipients, size } => {
                 self.begin_message(session);
                 session.message.accepted.clone_from(recipients);
-                self.evaluate(session, attempt, AclStage::NotSmtp, *size, visit)
+                let verdict = self.evaluate(session, attempt, AclStage::NotSmtp, *size, visit)?;
+                self.route(session, attempt, *size, verdict)?;
+                Ok(verdict)
             }
             AttemptPart::Failed { .. } => {
                 self.evaluate(session, attempt, AclStage::Delivery, None, visit)?;
@@ -358,6 +378,7 @@ impl<'i> Simulation<'i> {
         visit: &mut impl FnMut(&Decided<'_>),
     ) -> Result<(), SimulateError> {
         while let Some((at, retry)) = self.waiting.due(now) {
+            self.run_queue(at.seconds)?;
             self.totals.retries.tries += 1;
             let Retry { event, recipients, size, number, refused } = retry;
             let attempt = |part| Attempt {
@@ -383,6 +404,7 @@ impl<'i> Simulation<'i> {
             }
             let data = attempt(AttemptPart::Data { size });
             let verdict = self.data(&mut session, &data, size, visit)?;
+            self.route(&session, &data, size, verdict)?;
             rejected |= verdict == Some(Verdict::Reject);
             let message = &session.message;
             let retries = &mut self.totals.retries;
@@ -395,7 +417,75 @@ impl<'i> Simulation<'i> {
             }
             self.end_message(&mut session, &data, size);
         }
+        self.run_queue(now.seconds)
+    }
+
+    /// Routes the recipients of a message that was received: those that wait are queued.
+    fn route(
+        &mut self,
+        session: &OpenSession,
+        attempt: &Attempt,
+        size: Option<u64>,
+        verdict: Option<Verdict>,
+    ) -> Result<(), SimulateError> {
+        let SessionMessage { number, accepted, is_refused, .. } = &session.message;
+        let is_received = !is_refused && verdict.is_none_or(|verdict| verdict < Verdict::Hold);
+        let is_received = is_received && matches!(attempt.in_log, InLog::Accepted | InLog::Limited);
+        let Some(mut queue) = self.later.take_if(|_| is_received) else { return Ok(()) };
+        for recipient in accepted {
+            let one = Routed {
+                event: Rc::clone(&attempt.event),
+                recipient: Rc::clone(recipient),
+                message: *number,
+                size: size.unwrap_or(0),
+                received: attempt.at,
+            };
+            let decisions = self.routed(&one, attempt.at)?;
+            queue.received(one, decisions.policy.as_ref(), &decisions.outcome);
+            self.replay.reuse(decisions);
+        }
+        self.later = Some(queue);
         Ok(())
+    }
+
+    /// Runs the queue of what waits, as often as it is until `now`.
+    fn run_queue(&mut self, now: i64) -> Result<(), SimulateError> {
+        let Some(mut queue) = self.later.take() else { return Ok(()) };
+        while let Some(at) = queue.due(now) {
+            for by in queue.order() {
+                let mut goes_on = true;
+                while let Some(one) = queue.first(&by).filter(|_| goes_on) {
+                    let decisions = self.routed(&one, at)?;
+                    goes_on = queue.again(&by, at, decisions.policy.as_ref(), &decisions.outcome);
+                    self.replay.reuse(decisions);
+                }
+            }
+        }
+        self.later = Some(queue);
+        Ok(())
+    }
+
+    /// What the policies at delivery make of a recipient.
+    fn routed(&mut self, one: &Routed, at: Timestamp) -> Result<Decisions, SimulateError> {
+        let id = one.message.to_string();
+        let age = at.seconds.saturating_sub(one.received.seconds);
+        let facts = SessionFacts {
+            recipients: 1,
+            message_size: one.size,
+            has_message: true,
+            message_age: u64::try_from(age).unwrap_or(0),
+            ..SessionFacts::default()
+        };
+        let event = Event {
+            recipient: Some(&*one.recipient).filter(|to| !to.is_empty()),
+            message_id: Some(&id),
+            once_a_message: true,
+            ..one.event.view()
+        };
+        let step = Step { facts, ..Step::new(AclStage::Route, event) };
+        let (now, session) = (self.now(at), &mut PolicySession::default());
+        let decided = self.replay.step(session, &step, now, &mut self.store);
+        decided.map_err(|error| SimulateError::Decide(error.to_string()))
     }
 
     /// Evaluates the policies at `stage`, if they are; what they make of it.

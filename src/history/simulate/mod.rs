@@ -33,22 +33,36 @@
 //!   the size is not known; it counts no bytes.
 //! - No two attempts are decided at the same time: those that the log puts in one second or
 //!   millisecond follow each other a microsecond apart.
+//! - By policies at delivery, each recipient waits that Exim would keep: the log does not say which are
+//!   in local domains. The queue is run once a minute, the oldest message first; within a run, those that
+//!   wait by a policy and key of which one still waits are not tried.
 //! - A session goes on as it did, although its AUTH command is refused now.
 
 mod attempt;
+mod attempt_line;
+mod compare;
 mod convert;
 mod decided;
 mod engine;
+mod input;
+mod later;
 mod named;
+pub mod notes;
 mod refusals;
 mod retry;
+mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use attempt::{Attempt, AttemptPart, InLog};
+pub use attempt_line::{AttemptLine, attempt_in_words};
+pub use compare::{Comparison, ComparisonReport, KeyComparison, RefusalCounts};
 pub use convert::{Converter, Unshown};
 pub use decided::{Decided, SimulateError, Totals, Verdicts};
 pub use engine::{Simulation, SimulationSettings};
+pub use input::Input;
+pub use later::{LaterKey, SentLater, Waits};
 pub use named::{NamedAccount, NamedAccounts};
-pub use refusals::{LimitKey, Refusals, Refused, grouped};
-pub use retry::{Retries, Schedule};
+pub use refusals::{LimitKey, Refusals, Refused};
+pub use retry::{AssumedRetries, Retries, Schedule, Stages};
+pub use summary::Summary;

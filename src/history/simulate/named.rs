@@ -2,10 +2,10 @@
 
 use serde::{Serialize, Serializer};
 
+use super::decided::exact;
 use crate::hash::FastMap;
 use crate::rate::Timestamp;
 use crate::rate::habits::Alarm;
-use crate::text::iso_exact;
 
 /// So many accounts are remembered.
 const ACCOUNTS_MAX: usize = 10_000;
@@ -16,17 +16,13 @@ pub struct NamedAccount {
     /// Its key: `auth:alice@example.org`.
     pub key: Box<str>,
     /// When, the first time.
-    #[serde(serialize_with = "iso")]
+    #[serde(serialize_with = "exact")]
     pub at: Timestamp,
     /// The evidence of that.
     #[serde(flatten, serialize_with = "evidence")]
     pub alarm: Alarm,
     /// How many alarms there were in all.
     pub alarms: u64,
-}
-
-fn iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&iso_exact(*at))
 }
 
 /// What an alarm says, as JSON has it.

@@ -272,7 +272,10 @@ impl Refused {
 /// The rows of the keys of which `group` is the same, as one: each policy, table, unit, and limit, of
 /// each key or of all together, stays a row.
 #[must_use]
-pub fn grouped(rows: Vec<Refused>, group: impl Fn(&LimitKey) -> Option<String>) -> Vec<Refused> {
+pub(super) fn grouped(
+    rows: Vec<Refused>,
+    group: impl Fn(&LimitKey) -> Option<String>,
+) -> Vec<Refused> {
     let mut all: Vec<Refused> = Vec::new();
     let mut known: HashMap<(LimitKey, bool), usize> = HashMap::new();
     for mut row in rows {

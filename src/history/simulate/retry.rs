@@ -6,9 +6,10 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::event::Event;
+use crate::event::{AclStage, Event};
 use crate::logs::item::Text;
 use crate::rate::Timestamp;
+use crate::spec::typed_period;
 
 /// The most messages that wait for a retry at a time.
 const WAITING_MAX: usize = 1_000_000;
@@ -125,4 +126,108 @@ pub(super) enum Added {
     Waits,
     GivenUp,
     TooMany,
+}
+
+/// The stages that a log can show, as arguments name them.
+const STAGES: [(&str, AclStage); 7] = [
+    ("connect", AclStage::Connect),
+    ("auth", AclStage::Auth),
+    ("mail", AclStage::Mail),
+    ("rcpt", AclStage::Rcpt),
+    ("predata", AclStage::Predata),
+    ("data", AclStage::Data),
+    ("not-smtp", AclStage::NotSmtp),
+];
+/// The longest wait in seconds: longer than any mail server keeps a message.
+const WAIT_MAX: f64 = 4.0 * 7.0 * 86_400.0;
+/// The most waits.
+const WAITS_MAX: usize = 100;
+
+/// The stages at which policies are evaluated.
+#[derive(Clone, Debug)]
+pub struct Stages(
+    /// Each.
+    pub Vec<AclStage>,
+);
+
+impl Stages {
+    /// The stages with these names, separated by commas.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let one = |name: &str| {
+            let found = STAGES.iter().find(|(known, _)| *known == name.trim());
+            found.map(|(_, stage)| *stage).ok_or_else(|| {
+                let names = STAGES.map(|(name, _)| name).join(", ");
+                format!("{:?} is not a stage that a log shows: these are {names}", name.trim())
+            })
+        };
+        text.split(',').map(one).collect::<Result<_, String>>().map(Self)
+    }
+}
+
+/// How other mail servers try again.
+#[derive(Clone, Debug)]
+pub struct AssumedRetries {
+    /// As it was given.
+    pub text: String,
+    /// When.
+    pub schedule: Schedule,
+}
+
+impl AssumedRetries {
+    /// Of `exim`, `never`, or the waits before each retry.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let schedule = match text.trim() {
+            "exim" => Schedule::default(),
+            "never" => Schedule::new(Vec::new()),
+            waits => {
+                let waits: Result<Vec<f64>, String> =
+                    waits.split(',').map(|wait| typed_period(wait.trim())).collect();
+                let waits = waits.map_err(|error| {
+                    format!("{error}; expected exim, never, or waits such as 5m,15m,1h")
+                })?;
+                if waits.len() > WAITS_MAX || waits.iter().any(|wait| *wait > WAIT_MAX) {
+                    return Err(format!("at most {WAITS_MAX} waits, of 4w each"));
+                }
+                Schedule::new(waits)
+            }
+        };
+        Ok(Self { text: text.trim().to_owned(), schedule })
+    }
+
+    /// What is assumed of other servers, in words.
+    pub fn describe(&self) -> String {
+        match (self.text.as_str(), self.schedule.waits().len()) {
+            ("exim", _) => "after 15 minutes, eight times, and then at growing intervals until \
+                            16 hours have passed"
+                .to_owned(),
+            (_, 0) => "never".to_owned(),
+            (waits, _) => format!("after {}", waits.replace(',', ", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_and_waits_are_read_or_explained() {
+        assert_eq!(Stages::parse("rcpt, data").unwrap().0, [AclStage::Rcpt, AclStage::Data]);
+        let error = Stages::parse("rcpt,helo").unwrap_err();
+        assert!(error.contains("\"helo\" is not a stage that a log shows"), "{error}");
+        assert_eq!(AssumedRetries::parse("5m, 1h").unwrap().schedule.waits(), [300.0, 3600.0]);
+        assert_eq!(AssumedRetries::parse("never").unwrap().schedule.waits().len(), 0);
+        assert_eq!(AssumedRetries::parse("exim").unwrap().schedule, Schedule::default());
+        assert!(
+            AssumedRetries::parse("soon").unwrap_err().contains("expected exim, never, or waits")
+        );
+        assert!(AssumedRetries::parse("5w").is_err());
+        assert!(AssumedRetries::parse(&vec!["1s"; 101].join(",")).is_err());
+    }
 }

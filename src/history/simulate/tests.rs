@@ -416,3 +416,62 @@ quickcheck! {
         true
     }
 }
+
+/// What policies at delivery make of these attempts.
+fn sent_later(policies: &str, attempts: &[Attempt]) -> SentLater {
+    let image = image(policies);
+    let mut simulation = Simulation::new(&image, "*", SimulationSettings::default()).unwrap();
+    for attempt in attempts {
+        simulation.decide(attempt, &mut |_| {}).unwrap();
+    }
+    simulation.finish(&mut |_| {}).unwrap();
+    simulation.later().unwrap()
+}
+
+#[test]
+fn mail_is_sent_later_at_the_pace_of_its_destination() {
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let mut news = Dialogue::of_user(1, at(0), "alice");
+    news.message(&to);
+    let mut bounce = Dialogue::of_server(2, at(1));
+    bounce.event.sender = Some("".into());
+    bounce.message(&["bounced"]);
+    let attempts = [news.attempts, bounce.attempts].concat();
+    let pace =
+        "[policy.pace]\nat = \"delivery\"\nkey = \"destination\"\ndefault.recipients = \"60/1m\"\n";
+    let later = sent_later(pace, &attempts);
+    // 60 at once, one a second until the run 23 seconds later, and the others a minute after that.
+    let waits = Waits { median: 23, most: 83, longest: 83 };
+    assert_eq!((later.recipients, later.waited, later.waits), (101, 40, waits));
+    assert_eq!((later.queue, later.returned, later.waiting), (40, 0, 0));
+    let [key] = &later.keys[..] else { panic!("{later:?}") };
+    assert_eq!((&*key.policy, &*key.key, key.recipients), ("pace", "destination:x.test", 40));
+
+    let slow = pace.replace("60/1m", "6/1m") + "longest = \"30s\"\n";
+    let later = sent_later(&slow, &attempts);
+    assert!(later.returned > 80 && later.waits.longest == 83, "{later:?}");
+    let later = sent_later(&format!("{slow}after_longest = \"deliver\"\n"), &attempts);
+    assert!(later.over > 80 && later.returned == 0, "{later:?}");
+    let later = sent_later(&format!("{pace}action = \"observe\"\n"), &attempts);
+    assert_eq!((later.waited, later.observed), (0, 40));
+}
+
+/// A bucket at acceptance, as `docs/later.md` has it, is a limit on how many wait.
+#[test]
+fn a_bucket_at_acceptance_bounds_the_queue() {
+    let mut attempts = Vec::new();
+    for minute in 0..36 * 60 {
+        let mut dialogue = Dialogue::of_user(minute, at(minute as i64 * 60), "alice");
+        let to: Vec<String> = (0..5).map(|n| format!("to{n}m{minute}")).collect();
+        dialogue.message(&to.iter().map(String::as_str).collect::<Vec<_>>());
+        attempts.extend(dialogue.attempts);
+    }
+    let later =
+        "[policy.users]\nat = \"delivery\"\nkey = \"auth\"\ndefault.recipients = \"60/1h\"\n";
+    let full = "[policy.full]\nkey = \"auth\"\nbucket = { burst = 260, rate = \"60/1h\" }\n";
+    let unbounded = sent_later(later, &attempts);
+    assert!(unbounded.queue > 5000, "{unbounded:?}");
+    let bounded = sent_later(&format!("{full}{later}"), &attempts);
+    assert!((190..=230).contains(&bounded.queue), "{bounded:?}");
+}

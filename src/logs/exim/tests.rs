@@ -193,6 +193,19 @@ fn failures_are_of_addresses_that_the_client_named() {
         (format!("** b@x.test (all@y.test) <list@y.test> {smtp}"), None),
         (format!("** |/bin/false <list@y.test> {smtp}"), None),
         (format!("== b@x.test {smtp}"), None),
+        (
+            "== b@x.test R=r T=t H=mx [192.0.2.1] defer (-44) DT=0.1s: SMTP error from remote mail \
+             server after RCPT TO:<b@x.test>: 421-4.7.28 an unusual rate\\n421 4.7.28 of mail"
+                .to_owned(),
+            Some(Failure::Throttled),
+        ),
+        (
+            "== b@x.test R=r T=t defer (-46) H=mx [192.0.2.1]: SMTP error from remote mail server \
+             after initial connection: 421 4.7.0 [TSS04] Messages from 192.0.2.9 deferred"
+                .to_owned(),
+            Some(Failure::Throttled),
+        ),
+        ("== b@x.test R=r T=t defer (111): Connection refused".to_owned(), None),
         ("** b@x.test: Unrouteable address".to_owned(), Some(Failure::Unknown)),
         // A local transport, and a recipient that looks like a reply.
         ("** b <b@x.test> R=r T=t: No such user".to_owned(), Some(Failure::Unknown)),

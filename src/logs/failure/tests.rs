@@ -1,6 +1,37 @@
 use super::*;
 
 #[test]
+fn receivers_who_are_sent_too_much_are_understood() {
+    for text in [
+        "421-4.7.28 Gmail has detected an unusual rate of unsolicited mail originating from your",
+        "421 4.7.0 IP not in whitelist for RCPT domain, too many connections",
+        "450-4.2.1 The user you are trying to contact is receiving mail at a rate that prevents",
+        "451 4.7.650 The mail server [192.0.2.1] has been temporarily rate limited due to IP",
+        "451 4.7.500 Server busy. Please try again later from [192.0.2.1]. (S77714)",
+        "432 4.3.2 STOREDRV.Deliver; recipient thread limit exceeded",
+        "452 4.3.2 Connection rate limit exceeded",
+        "421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to user complaints",
+        "421 Too many concurrent SMTP connections; please try again later.",
+        "450 4.7.1 You are sending too fast, slow down",
+    ] {
+        assert_eq!(Status::in_text(text, "b@x").throttled(), Some(Failure::Throttled), "{text}");
+    }
+    for text in [
+        "451 4.7.1 Greylisting in action, please come back later",
+        "451 4.7.1 Greylisted; the rate limit for new senders applies",
+        "452 4.2.2 The email account that you tried to reach is over quota",
+        "450 4.1.1 try again",
+        "421 4.4.2 connection dropped",
+        "421 4.7.0 try again later",
+        "550 5.7.1 too many connections",
+        "Connection refused",
+        "",
+    ] {
+        assert_eq!(Status::in_text(text, "b@x").throttled(), None, "{text}");
+    }
+}
+
+#[test]
 fn failures_are_told_by_their_status() {
     use Failure::{Other, Unknown};
     for (text, expected) in [
@@ -76,6 +107,7 @@ fn the_documentation_has_the_tables() {
     let counted = |counts| match counts {
         Some(Failure::Unknown) => "both",
         Some(Failure::Other) => "`failed_recipients`",
+        Some(Failure::Throttled) => "throttled",
         None => "neither",
     };
     let statuses = STATUSES.iter().map(|(subject, detail, counts, about)| {

@@ -6,18 +6,29 @@
 use super::exim_lines::by;
 use super::postfix_lines::is_of_this_machine;
 use super::{
-    Item, ItemKind, Joiner, LogWriter, LoginShown, Message, OriginShown, Reason, Server, Text,
-    Visit, Waiting,
+    Item, ItemKind, Joiner, LogWriter, LoginShown, Message, OriginShown, Reason, Refusal, Server,
+    Stage, Text, Visit, Waiting,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::Host;
 use crate::logs::files::Stamped;
+use crate::logs::limited;
 use crate::logs::queue::Known;
-use crate::logs::sendmail::{self, Arrival, Delivery, What};
+use crate::logs::sendmail::{self, Arrival, Delivery, MilterRefusal, What};
 
 /// How many recipients aliases make of one is not known: so long after a delivery to such a one,
 /// in seconds, all others of the message have been tried as well.
 const ALL_TRIED: i64 = 300;
+
+/// The command that a milter has refused, as Sendmail calls it.
+fn stage(command: &str) -> Stage {
+    match command {
+        "from" => Stage::Mail,
+        "to" => Stage::Rcpt,
+        "data" | "eom" => Stage::Data,
+        _ => Stage::Other,
+    }
+}
 
 impl Joiner {
     /// Considers a line of Sendmail.
@@ -43,7 +54,18 @@ impl Joiner {
                 }
                 Ok(())
             }
-            Some(What::Arrival(arrival)) => self.received(source, process, &arrival, line, visit),
+            Some(What::Arrival(arrival)) => {
+                self.whose(source, process, &arrival, line, visit);
+                self.received(source, process, &arrival, line, visit)
+            }
+            Some(What::GivenUp(arrival)) => {
+                self.whose(source, process, &arrival, line, visit);
+                return self.unused(Reason::Silent, line);
+            }
+            Some(What::Refused(refused)) => {
+                self.refused_by_milter(source, process, &refused, line, visit);
+                Ok(())
+            }
             Some(What::Delivery(delivery)) => self.tried(source, &delivery, line, visit),
             Some(What::Done { id }) => {
                 self.submitted.end(source.queue, id, line.at);
@@ -54,6 +76,65 @@ impl Joiner {
         match used {
             Ok(()) => self.counts.used += 1,
             Err(reason) => self.unused(reason, line),
+        }
+    }
+
+    /// A milter has refused a command. Who sent it is known if somebody has logged in, and else from a
+    /// later line.
+    fn refused_by_milter(
+        &mut self,
+        source: LogWriter,
+        process: Option<(u32, u32)>,
+        found: &MilterRefusal<'_>,
+        line: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) {
+        let &MilterRefusal { id, command, address, reply } = found;
+        let (stage, at) = (stage(command), line.at);
+        let temporary = reply.starts_with('4');
+        let (limited, reason) = (limited::mentions(reply), reply.to_owned());
+        let what = ItemKind::Refusal(Refusal { stage, temporary, limited, reason });
+        let of = |wanted: Stage| Some(address).filter(|_| stage == wanted).map(Text::from);
+        let (sender, recipient) = (of(Stage::Mail), of(Stage::Rcpt));
+        let event = Event { sender, recipient, ..Event::default() };
+        let (login, server) = (LoginShown::InLine, Server::Sendmail);
+        let mut item = Item { at, session: None, login, server, event, what };
+        let client = process.and_then(|process| self.processes.now(process)?.1.client);
+        if let Some((process, client)) = process.zip(client) {
+            let of = self.processes.session(process, Some(client), at, false, &mut false);
+            if let Some(auth) = &of.1.auth {
+                item.session = Some(of.0);
+                item.event.auth = Some(Text::clone(auth));
+                item.event.client = Origin::Client(client);
+                return self.push(item, visit);
+            }
+        }
+        self.queue(source.queue).refuse(id, item);
+    }
+
+    /// A line says whose a message is, of which something was refused before: that counts now.
+    fn whose(
+        &mut self,
+        source: LogWriter,
+        process: Option<(u32, u32)>,
+        arrival: &Arrival<'_>,
+        line: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) {
+        let refused = self.queue(source.queue).take_refused(arrival.id);
+        let Some(client) = arrival.client.and_then(|client| client.parse().ok()) else { return };
+        for mut item in refused {
+            item.at = line.at;
+            item.event.client = Origin::Client(client);
+            item.event.sender = Some(arrival.sender.into());
+            if arrival.has_login {
+                item.login = LoginShown::Nowhere;
+            }
+            if let Some(process) = process {
+                let of = self.processes.session(process, Some(client), line.at, false, &mut false);
+                item.session = Some(of.0);
+            }
+            self.push(item, visit);
         }
     }
 

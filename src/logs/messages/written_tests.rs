@@ -471,3 +471,17 @@ fn a_bounce_of_what_comes_back_is_of_whoever_sent_it() {
         }
     }
 }
+
+#[test]
+fn what_a_milter_refuses_counts_for_whoever_it_refuses() {
+    assert_eq!(
+        items(log!("sendmail-milter")),
+        [
+            "refused Rcpt 192.0.2.1 - friend3@example.org 4 limited: 451 4.7.1 Over the limit of 2 unique \
+             recipients in 1h; try again in 2m by carol@mail.test",
+            r#"message carol@mail.test 192.0.2.1 carol@mail.test 25 ["friend1@example.org", "friend2@example.org"]"#,
+            "refused Rcpt 192.0.2.9 a@example.org alice@mail.test 4 limited: 451 4.7.1 Over the limit",
+            "refused Rcpt 192.0.2.9 a@example.org bob@mail.test 5: 550 5.7.1 <bob@mail.test>... not here",
+        ]
+    );
+}

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+use super::own_files::names_ours;
 use super::spec::key_of;
 
 /// A function that a configuration may call.
@@ -360,7 +361,7 @@ fn dlfunc(rest: &str) -> Option<Call> {
     let (library, rest) = braced(rest)?;
     let (function, mut rest) = braced(rest)?;
     let ours = FUNCTIONS.iter().any(|known| known.name == function);
-    if !ours && !library.contains("exirate") {
+    if !ours && !names_ours(library) {
         return None;
     }
     let mut arguments = Vec::new();

@@ -16,6 +16,7 @@ mod list;
 mod lookup_file;
 mod macros;
 mod order;
+mod own_files;
 mod program;
 mod references;
 mod source;
@@ -33,6 +34,7 @@ pub(crate) use dry::Dry;
 pub(crate) use list::items;
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
+pub(crate) use own_files::names_our_file;
 pub(crate) use program::{
     Exim, EximSettings, RulesError, Version, find, installed, usual_configuration,
 };

@@ -8,11 +8,11 @@ use super::acls::Acls;
 use super::calls::{calls, verb};
 use super::debian::{Debian, ETC, GENERATED};
 use super::macros::switches;
+use super::own_files::names_ours;
 use super::source::{Include, Line, Position, ReadError, Source, definition, label};
 
-/// What a text has in it that names a file of ours, or asks our daemon.
-const OURS: [&str; 5] =
-    ["/exirate/", "/exirate-", "exirate.so", "exirate-trace.so", "request=exirate_policy"];
+/// What a text has in it that asks our daemon.
+const REQUEST: &str = "request=exirate_policy";
 /// The start of the names of our ACLs. Debian's own options name them by a macro that a switch
 /// defines: that line goes on with another value.
 const OUR_ACLS: &str = "acl_exirate_";
@@ -107,12 +107,12 @@ fn uses(line: &Line, switches: &BTreeSet<&str>) -> bool {
 }
 
 fn is_ours(text: &str) -> bool {
-    OURS.iter().any(|part| text.contains(part))
+    text.contains(REQUEST) || names_ours(text)
 }
 
 fn is_own_file(file: &Path) -> bool {
-    let is_listed = file.ends_with(LIBRARIES) || file.to_string_lossy().contains("/exirate/");
-    is_listed || OWN_PIECES.iter().any(|own| file.ends_with(own))
+    let is_listed = file.parent().is_some_and(|parent| parent.ends_with("exirate"));
+    file.ends_with(LIBRARIES) || is_listed || OWN_PIECES.iter().any(|own| file.ends_with(own))
 }
 
 #[cfg(test)]

@@ -1,20 +1,25 @@
-//! Exim's queue: messages that `exim/acl_policy.conf` has frozen.
+//! Exim's queue: messages that `exim/acl_policy.conf` has frozen, and those of which recipients wait by
+//! `exim/router_later.conf`.
 //!
 //! It sets a variable of the message just before it freezes it. Exim keeps both in the spool file:
 //! the variable, which no sender and no local user can set, and the time of freezing. A message
 //! that was frozen for another reason has no such variable, or another time.
 
+use std::cell::LazyCell;
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::spool_file::SpoolFile;
-use crate::logs::exim::is_id;
+use super::waiting::{WaitingAddresses, waiting};
 use crate::mta::exim::Exim;
-use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
+use crate::standing::held::{Details, Held, HeldMessage, HeldState, HoldQueue, estimate};
+use crate::standing::key_text::unescaped;
 use crate::sys::files::{self, Access};
+use crate::text::is_exim_id;
+use crate::text::time::now;
 
 /// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and
 /// why, each in a line.
@@ -25,8 +30,15 @@ pub(super) const MARK: &str = "exirate_held";
 const MARK_SECONDS: RangeInclusive<i64> = -1..=2;
 /// The longest file that is read: Exim's own limit for headers is 1 MB.
 const FILE_MAX: u64 = 64 << 20;
+/// How much of a message's log is read: the last lines of 20,000 recipients.
+const LOG_MAX: u64 = 8 << 20;
+/// The router of recipients that wait, and the macro without which it is not there.
+const WAITS: &str = "exirate_waits";
+const RELEASED: &str = "-DRATELIMIT_RELEASED=1";
 /// How many names of a directory are read.
 const NAMES_MAX: usize = 10_000_000;
+/// What Exim says of a message that it has not frozen.
+const NOT_FROZEN: &str = "is not frozen";
 /// How many messages one command of Exim is about.
 const AT_ONCE: usize = 200;
 
@@ -48,21 +60,26 @@ impl EximQueue {
 
     /// Its directories with messages: `input`, and those of one letter or digit in it.
     fn directories(&self) -> Result<Vec<File>, String> {
-        let path = self.spool.join("input");
+        self.directories_of("input")
+    }
+
+    /// A directory of the spool, and those of one letter or digit in it.
+    fn directories_of(&self, name: &str) -> Result<Vec<File>, String> {
+        let path = self.spool.join(name);
         let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
-        let input = match files::open_directory(&path) {
-            Ok(input) => input,
+        let top = match files::open_directory(&path) {
+            Ok(top) => top,
             // Nothing has ever been received.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(error)),
         };
         let mut all = Vec::new();
-        for name in files::names(&input, NAMES_MAX).map_err(failed)? {
+        for name in files::names(&top, NAMES_MAX).map_err(failed)? {
             if name.to_bytes().len() == 1 {
-                all.push(files::open_directory_at(&input, &name).map_err(failed)?);
+                all.push(files::open_directory_at(&top, &name).map_err(failed)?);
             }
         }
-        all.push(input);
+        all.push(top);
         Ok(all)
     }
 
@@ -106,6 +123,22 @@ impl EximQueue {
         }
         results
     }
+
+    /// The directories of the logs of messages; none without the router, as nothing waits then.
+    fn logs(&self) -> Result<Vec<File>, String> {
+        match self.exim.run(&["-bP", "router", WAITS])?.success {
+            true => self.directories_of("msglog"),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// Has Exim begin to deliver these messages.
+    fn deliver(&self, options: &[&str], ids: &[&str]) -> Result<(), String> {
+        for ids in ids.chunks(AT_ONCE) {
+            self.exim.start(&[options, ids].concat())?;
+        }
+        Ok(())
+    }
 }
 
 impl HoldQueue for EximQueue {
@@ -115,24 +148,35 @@ impl HoldQueue for EximQueue {
 
     fn held(&self) -> Result<Held, String> {
         let mut held = Held::default();
+        let logs = LazyCell::new(|| self.logs());
         for directory in self.directories()? {
             let names = files::names(&directory, NAMES_MAX);
             let names = names.map_err(|e| format!("cannot read {}: {e}", self.spool.display()))?;
             for name in names {
                 let Some(id) = name.to_bytes().strip_suffix(b"-H") else { continue };
                 // Of several messages, Exim refuses all where the name of one is none.
-                let Some(id) = std::str::from_utf8(id).ok().filter(|id| is_id(id)) else {
+                let Some(id) = std::str::from_utf8(id).ok().filter(|id| is_exim_id(id)) else {
                     continue;
                 };
                 let id = id.to_owned();
                 match read(&directory, &name) {
-                    Ok(bytes) => held.messages.extend(message(id, &bytes, &directory)),
+                    Ok(bytes) => {
+                        let Some(file) = SpoolFile::parse(&bytes, MARK) else { continue };
+                        match file.frozen {
+                            Some(_) => held.messages.extend(frozen(id, &file, &directory)),
+                            None => {
+                                let logs = logs.as_ref().map_err(String::clone)?;
+                                held.waiting.extend(waits(id, &file, &directory, logs));
+                            }
+                        }
+                    }
                     // It was delivered meanwhile.
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => held.unread.push(format!("message {id}: {error}")),
                 }
             }
         }
+        estimate(&mut held.waiting, now().seconds);
         Ok(held)
     }
 
@@ -147,16 +191,24 @@ impl HoldQueue for EximQueue {
     }
 
     fn release(&self, ids: &[&str]) -> Vec<Result<(), String>> {
-        let thawed = self.all("-Mt", ids, "is no longer frozen");
-        let deliver: Vec<&str> =
-            ids.iter().zip(&thawed).filter(|(_, done)| done.is_ok()).map(|(id, _)| *id).collect();
-        for ids in deliver.chunks(AT_ONCE) {
-            let mut arguments = vec!["-M"];
-            arguments.extend(ids);
-            // Else the next queue runner does.
-            let _ = self.exim.start(&arguments);
+        let mut results = self.all("-Mt", ids, "is no longer frozen");
+        let is_waiting =
+            |one: &Result<(), String>| one.as_ref().is_err_and(|said| said == NOT_FROZEN);
+        let (mut thawed, mut waiting) = (Vec::new(), Vec::new());
+        for (id, result) in ids.iter().zip(&results) {
+            if result.is_ok() {
+                thawed.push(*id);
+            } else if is_waiting(result) {
+                waiting.push(*id);
+            }
         }
-        thawed
+        // Else the next queue runner does.
+        let _ = self.deliver(&["-M"], &thawed);
+        let let_go = self.deliver(&[RELEASED, "-M"], &waiting);
+        for result in results.iter_mut().filter(|one| is_waiting(one)) {
+            result.clone_from(&let_go);
+        }
+        results
     }
 
     fn delete(&self, ids: &[&str]) -> Vec<Result<(), String>> {
@@ -165,7 +217,11 @@ impl HoldQueue for EximQueue {
 
     /// Exim delivers what is frozen and has no sender after `ignore_bounce_errors_after`.
     fn name_sender(&self, id: &str) -> Result<(), String> {
-        let account = self.of_file(id, |file| text(file.account))?;
+        let (account, has_one) =
+            self.of_file(id, |file| (text(file.account), !file.sender.is_empty()))?;
+        if has_one {
+            return Ok(());
+        }
         let domain = self.exim.expand(&["$qualify_domain"])?.concat();
         let sender = format!("{account}@{domain}");
         let output = self.exim.run(&["-Mes", id, &sender])?;
@@ -177,8 +233,7 @@ impl HoldQueue for EximQueue {
 }
 
 /// The message, if a policy holds it.
-fn message(id: String, bytes: &[u8], directory: &File) -> Option<HeldMessage> {
-    let file = SpoolFile::parse(bytes, MARK)?;
+fn frozen(id: String, file: &SpoolFile<'_>, directory: &File) -> Option<HeldMessage> {
     let mut mark = file.mark?.splitn(4, |&byte| byte == b'\n');
     let mut part = || mark.next().unwrap_or_default();
     let at: i64 = text(part()).parse().ok()?;
@@ -187,21 +242,46 @@ fn message(id: String, bytes: &[u8], directory: &File) -> Option<HeldMessage> {
         return None;
     }
     let (policy, key, why) = (text(part()), part().to_vec(), text(part()));
+    let recipients = file.waiting().count() as u64;
+    let request = file.request.unwrap_or_default().to_vec();
+    let message = HeldMessage { at, policy, key, why, recipients, request, ..Default::default() };
+    Some(known(message, id, file, directory))
+}
+
+/// The message, if recipients of it wait.
+fn waits(id: String, file: &SpoolFile<'_>, directory: &File, logs: &[File]) -> Option<HeldMessage> {
+    let name = CString::new(&*id).ok()?;
+    let log = logs.iter().find_map(|logs| files::open_at(logs, &name, Access::Read).ok())?;
+    let log = end(log).ok()?;
+    let log = String::from_utf8_lossy(&log);
+    let WaitingAddresses { addresses, policy, key, why } =
+        waiting(&log, &file.waiting().collect())?;
+    let message = HeldMessage {
+        state: HeldState::Waiting,
+        at: file.received,
+        policy: policy.to_owned(),
+        key: unescaped(key),
+        why: why.to_owned(),
+        recipients: addresses,
+        ..Default::default()
+    };
+    Some(known(message, id, file, directory))
+}
+
+/// The message, with what its files say.
+fn known(message: HeldMessage, id: String, file: &SpoolFile<'_>, directory: &File) -> HeldMessage {
     // The first line of the data is its name.
     let data = CString::new(format!("{id}-D")).ok();
     let data = data.and_then(|data| files::info_at(directory, &data).ok());
     let body = data.map_or(0, |data| data.size.saturating_sub(id.len() as u64 + 3));
-    Some(HeldMessage {
-        at,
-        policy,
-        key,
-        why,
-        sender: text(file.sender),
-        recipients: file.waiting().count() as u64,
-        size: body.saturating_add(file.header_bytes()),
-        request: file.request.unwrap_or_default().to_vec(),
-        id,
-    })
+    let size = body.saturating_add(file.header_bytes());
+    HeldMessage { id, sender: text(sender(file)), size, ..message }
+}
+
+/// The sender with which it came: while it is undecided, it is given one, if it had none.
+fn sender<'a>(file: &SpoolFile<'a>) -> &'a [u8] {
+    let mut asked = file.request.unwrap_or_default().split(|&byte| byte == b'\n');
+    if asked.any(|line| line == b"sender=") { b"" } else { file.sender }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -219,22 +299,58 @@ fn read(directory: &File, name: &CStr) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The end of a regular file, of so many bytes.
+fn end(mut file: File) -> io::Result<Vec<u8>> {
+    let info = file.metadata()?;
+    if !info.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    file.seek(SeekFrom::Start(info.len().saturating_sub(LOG_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(LOG_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn held(frozen: Option<i64>, mark: Option<&str>) -> Option<HeldMessage> {
+    fn held(since: Option<i64>, mark: Option<&str>) -> Option<HeldMessage> {
         let mut text = "x-H\nroot 0 0\n<a@b>\n1795717610 0\n".to_owned();
         if let Some(mark) = mark {
             text += &format!("--aclm _{MARK} {}\n{mark}\n", mark.len());
         }
-        if let Some(frozen) = frozen {
-            text += &format!("-frozen {frozen}\n");
+        if let Some(since) = since {
+            text += &format!("-frozen {since}\n");
         }
         text += "XX\n1\nbob@x.test\n\n";
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("x-D"), "x-D\n12345").unwrap();
-        message("x".to_owned(), text.as_bytes(), &File::open(folder.path()).unwrap())
+        let file = SpoolFile::parse(text.as_bytes(), MARK)?;
+        frozen("x".to_owned(), &file, &File::open(folder.path()).unwrap())
+    }
+
+    #[test]
+    fn what_had_no_sender_is_shown_without() {
+        let shown = |request: &str| {
+            let mut text = "x-H\nexim 100 100\n<exim@host.test>\n1795717610 0\n".to_owned();
+            for (name, value) in
+                [(MARK, "100\n(undecided)\nlocal_account:exim\n"), ("exirate_request", request)]
+            {
+                text += &format!("--aclm _{name} {}\n{value}\n", value.len());
+            }
+            text += "-frozen 100\nXX\n1\nbob@x.test\n\n";
+            let folder = tempfile::tempdir().unwrap();
+            let file = SpoolFile::parse(text.as_bytes(), MARK).unwrap();
+            let message =
+                frozen("x".to_owned(), &file, &File::open(folder.path()).unwrap()).unwrap();
+            assert_eq!(message.is_undecided(), !request.is_empty());
+            message.sender
+        };
+        assert_eq!(shown("request=x\nsender=\nlocal_part="), "");
+        for request in ["", "request=x\nsender=YUBi\nlocal_part=", "request=x\nhelo=sender="] {
+            assert_eq!(shown(request), "exim@host.test", "{request}");
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl PostfixQueue {
             sender: queued.sender.clone(),
             recipients: queued.recipients.len() as u64,
             size: queued.message_size,
-            request: Vec::new(),
+            ..HeldMessage::default()
         })
     }
 }
@@ -117,7 +117,8 @@ fn postsuper(option: &str, ids: &[&str], done: &str) -> Vec<Result<(), String>> 
 impl HoldQueue for PostfixQueue {
     fn held(&self) -> Result<Held, String> {
         let (queued, unread) = queued()?;
-        Ok(Held { messages: queued.iter().filter_map(|one| self.message(one)).collect(), unread })
+        let messages = queued.iter().filter_map(|one| self.message(one)).collect();
+        Ok(Held { messages, unread, ..Held::default() })
     }
 
     fn details(&self, id: &str) -> Result<Details, String> {

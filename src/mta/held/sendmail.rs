@@ -131,7 +131,7 @@ impl HoldQueue for SendmailQueue {
                     sender: file.sender,
                     recipients: file.recipients.len() as u64,
                     size: body + headers as u64,
-                    request: Vec::new(),
+                    ..HeldMessage::default()
                 });
             }
             Ok(_) => {}

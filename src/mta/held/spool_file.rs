@@ -19,6 +19,8 @@
 //! A value of a variable may have newlines, which is why its length is written, and why no
 //! line of the file is taken for what it seems to be.
 
+use std::collections::HashSet;
+
 /// The variable of a message that could not be decided when it was received: what the daemon was
 /// asked.
 pub(super) const REQUEST: &str = "exirate_request";
@@ -29,6 +31,8 @@ pub(super) struct SpoolFile<'a> {
     /// The name of the account that has handed it over, or Exim's.
     pub(super) account: &'a [u8],
     pub(super) sender: &'a [u8],
+    /// When it was received, in seconds since 1970.
+    pub(super) received: i64,
     /// When it was frozen, if it is, in seconds since 1970.
     pub(super) frozen: Option<i64>,
     /// The value of the variable that marks held messages.
@@ -37,7 +41,7 @@ pub(super) struct SpoolFile<'a> {
     pub(super) request: Option<&'a [u8]>,
     pub(super) recipients: Vec<&'a [u8]>,
     /// Those that have got the message, or have failed.
-    done: Vec<&'a [u8]>,
+    done: HashSet<&'a [u8]>,
     /// The headers, each with its length and a letter before it.
     headers: &'a [u8],
 }
@@ -49,8 +53,9 @@ impl<'a> SpoolFile<'a> {
         lines.next()?.strip_suffix(b"-H")?;
         let account = lines.next()?.split(|&byte| byte == b' ').next()?;
         let sender = lines.next()?.strip_prefix(b"<")?.strip_suffix(b">")?;
-        lines.next()?;
-        let mut file = Self { account, sender, ..Self::default() };
+        let times = lines.next()?.split(|&byte| byte == b' ').next()?;
+        let received = i64::try_from(number(times)?).ok()?;
+        let mut file = Self { account, sender, received, ..Self::default() };
         let mut line = lines.next()?;
         while let Some(option) = line.strip_prefix(b"-") {
             file.option(option, &mut lines, mark)?;
@@ -89,7 +94,7 @@ impl<'a> SpoolFile<'a> {
         Some(())
     }
 
-    /// How many recipients have not got it.
+    /// The recipients that have not got it.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &'a [u8]> {
         self.recipients.iter().copied().filter(|one| !self.done.contains(one))
     }
@@ -137,8 +142,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// The recipients that are done with, from their tree: of each node, whether a left and a right
 /// one follow, `YN bob@example.net`. `XX` is an empty tree.
-fn tree<'a>(first: &'a [u8], lines: &mut FileLines<'a>) -> Option<Vec<&'a [u8]>> {
-    let (mut nodes, mut due) = (Vec::new(), 1_u64);
+fn tree<'a>(first: &'a [u8], lines: &mut FileLines<'a>) -> Option<HashSet<&'a [u8]>> {
+    let (mut nodes, mut due) = (HashSet::new(), 1_u64);
     let mut line = first;
     if line == b"XX" {
         return Some(nodes);
@@ -148,7 +153,7 @@ fn tree<'a>(first: &'a [u8], lines: &mut FileLines<'a>) -> Option<Vec<&'a [u8]>>
         let [left @ (b'Y' | b'N'), right @ (b'Y' | b'N'), b' '] = flags else { return None };
         due += u64::from(*left == b'Y') + u64::from(*right == b'Y');
         due -= 1;
-        nodes.push(address);
+        nodes.insert(address);
         if due == 0 {
             return Some(nodes);
         }
@@ -191,7 +196,7 @@ mod tests {
     #[test]
     fn a_file_is_read_as_exim_writes_it() {
         let file = SpoolFile::parse(FILE, "exirate_held").unwrap();
-        assert_eq!(file.sender, b"a@b");
+        assert_eq!((file.sender, file.received), (&b"a@b"[..], 1_795_717_610));
         assert_eq!(file.frozen, Some(1_795_717_610));
         assert_eq!(file.mark, Some(&b"1\nout\nkey"[..]));
         assert_eq!(file.recipients.len(), 4);

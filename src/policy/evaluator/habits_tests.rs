@@ -4,6 +4,7 @@ use super::tests::bytes;
 use super::*;
 use crate::event::Origin;
 use crate::policy::word::Verdict;
+use crate::rate::habits::UNTIL_ANSWERED;
 use crate::spool::Options;
 use crate::store::{Memory, habits_key};
 
@@ -367,4 +368,47 @@ fn the_lock_is_kept_from_the_decision_until_the_message_is_learned_and_no_longer
     let mut name = Vec::new();
     let habits = spool.habits(habits_key(b"auth:alice@example.org", &mut name)).unwrap();
     assert_eq!(habits.unwrap().messages(), 1);
+}
+
+#[test]
+fn an_alarm_blocks_an_account_until_the_time_is_over_or_somebody_answers() {
+    let policies = |lasts: &str, on: &str| {
+        format!("[on.crossing]\ndeny_habits = \"{lasts}\"\n[policy.out]\nhabits = \"{on}\"\n")
+    };
+    for (lasts, until) in [("2d", Some(2 * 86_400)), ("until-lifted", None)] {
+        let mut server = Server::new(&policies(lasts, "hold"));
+        let (_, alarm) = server.theft();
+        // The message that raises the alarm has the verdict of the policy, and says how long it holds.
+        assert_eq!(alarm.outcome.verdict, Verdict::Hold);
+        assert!(alarm.outcome.why().contains("; blocked "), "{}", alarm.outcome.why());
+        let begun = server.now;
+        let (refused, seen) = server.send(alice(), &["bob@x.test"]);
+        assert_eq!(refused.outcome.verdict, Verdict::Reject);
+        let text = "Blocked after too much mail; please ask the administrator";
+        assert_eq!(refused.outcome.text, text);
+        assert!(refused.outcome.why().starts_with("blocked "), "{}", refused.outcome.why());
+        let judged = seen.judged[0].1;
+        let ends = judged.blocked.unwrap().end();
+        assert_eq!(ends.map(|end| (end - begun) / 60 * 60), until);
+        let habits = |server: &Server| server.store.habits(b"auth:alice@example.org").cloned();
+        assert_eq!(habits(&server).unwrap().held(), 0, "what is refused prolongs nothing");
+        server.now += 8 * 86_400;
+        let (later, _) = server.send(alice(), &["bob@x.test"]);
+        let expected = if until.is_some() { Verdict::Accept } else { Verdict::Reject };
+        assert_eq!(later.outcome.verdict, expected);
+        let mut answered = habits(&server).unwrap();
+        assert_eq!(answered.suspected_until() == Some(UNTIL_ANSWERED), until.is_none());
+        answered.accept();
+        server.store.put_habits(b"auth:alice@example.org", answered);
+        assert_eq!(server.send(alice(), &["bob@x.test"]).0.outcome.verdict, Verdict::Accept);
+    }
+    // What only observes blocks nobody.
+    let mut server = Server::new(&policies("1d", "observe"));
+    let (_, alarm) = server.theft();
+    assert_eq!(alarm.outcome.habits.unwrap().judged.alarm.unwrap().blocked, None);
+    assert_eq!(server.send(alice(), &["bob@x.test"]).0.outcome.verdict, Verdict::Log);
+    let mut server =
+        Server::new(&policies("1d", "defer").replace("1d\"", "1d\"\ndeny_reply = \"defer\""));
+    server.theft();
+    assert_eq!(server.send(alice(), &["bob@x.test"]).0.outcome.verdict, Verdict::Defer);
 }

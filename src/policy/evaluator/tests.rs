@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use super::*;
+use crate::engine::AlgorithmKind;
 use crate::event::{Local, Origin};
 use crate::policy::image::{build, install};
 use crate::policy::source::compile;
 use crate::rate::Timestamp;
-use crate::store::Memory;
+use crate::store::{Inspect as _, Memory};
 
 pub(super) fn bytes(policies: &str) -> Vec<u8> {
     let none = |_: &Path| Err(String::new());
@@ -94,7 +95,12 @@ fn a_limit_at_delivery_holds_whatever_the_sender_writes() {
         let letter = |bit: u32| if n >> bit & 1 == 1 { 'A' } else { 'a' };
         (0..5).map(letter).chain("@x.test".chars()).collect()
     };
-    for address in [others, spellings] {
+    // Bytes that are not UTF-8, as front ends read them.
+    let bytes_apart: fn(u32) -> String = |n| {
+        let address = [&[0xe0 + n as u8][..], b"@x.test"].concat();
+        crate::identity::written(address.into()).into_owned()
+    };
+    for address in [others, spellings, bytes_apart] {
         for sender in ["alice@x.test", ""] {
             assert_eq!(leave(login, sender, address), 3, "{sender}");
             assert_eq!(leave(account, sender, address), 3, "{sender}");
@@ -103,6 +109,41 @@ fn a_limit_at_delivery_holds_whatever_the_sender_writes() {
     // Bounces, those of other machines as well, never wait.
     assert_eq!([leave(server, "", others), leave(stranger, "", others)], [20, 20]);
     assert_eq!(leave(stranger, "eve@x.test", others), 9);
+}
+
+/// What has waited too long is in the journal once a day for each key, however many recipients there are
+/// and whatever became of them; what no limit keeps waiting is not.
+#[test]
+fn what_has_waited_too_long_is_said_once_a_day() {
+    for after in ["return", "deliver"] {
+        let policies = format!(
+            "[policy.users]\nat = \"delivery\"\nkey = \"auth\"\nlongest = \"2h\"\n\
+             after_longest = \"{after}\"\ndefault.recipients = \"0/1h\"\n\
+             user.bob.recipients = \"unlimited\"\n"
+        );
+        let image = Image::from_bytes(bytes(&policies)).unwrap();
+        let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+        let mut overdue = |auth, message_age, minutes: i64, only_looks| {
+            let event = Event { auth: Some(auth), sender: Some(""), ..Event::default() };
+            let facts = SessionFacts { message_age, ..SessionFacts::default() };
+            let step = Step { facts, only_looks, ..Step::new(AclStage::Route, event) };
+            let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+            let at = Timestamp { seconds: 1_800_000_000 + minutes * 60, micros: 0 };
+            evaluator.evaluate(session, "*", &step, Ok(&mut store), || at, &mut seen);
+            let name = format!("users/{OVERDUE}/daily/auth:{auth}");
+            let identity_start = name.len() - "auth:".len() - auth.len();
+            let (name, algorithm) = (name.as_bytes(), AlgorithmKind::Calendar);
+            let key = RecordKey { name, identity_start, kind: Kind::Policy, algorithm };
+            store.get(key).unwrap().map_or(0, |one| one.state().crossings)
+        };
+        assert_eq!(overdue("alice", 7199, 0, false), 0);
+        assert_eq!(overdue("alice", 7200, 0, true), 0);
+        let mut each = |minutes| overdue("alice", 7200, minutes, false);
+        let days = (0..3 * 24).map(|hour| each(hour * 60)).collect::<Vec<_>>();
+        // Days of UTC; it begins at eight.
+        assert_eq!([days[0], days[15], days[16], days[39], days[71]], [1, 1, 2, 2, 4], "{days:?}");
+        assert_eq!(overdue("bob", 7200, 0, false), 0);
+    }
 }
 
 /// Waiting is no reason to be blocked.
@@ -400,7 +441,7 @@ fn counts(server: &Server<'_>, unit: Unit) -> bool {
         Unit::RejectedRecipients => has(&[S::Rcpt]),
         Unit::AuthFailures => has(&[S::Auth]),
         // The log says later what becomes of it.
-        Unit::FailedRecipients | Unit::UnknownRecipients => false,
+        Unit::FailedRecipients | Unit::UnknownRecipients | Unit::ThrottledRecipients => false,
         _ => true,
     }
 }

@@ -40,11 +40,10 @@ use super::destination::Destinations;
 use super::fold::domain;
 use super::limit::{self, AppliedHabits, Exemption, Limit, PackageFrom, Subject, Tables};
 use super::settings::{
-    DeliverySettings, Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings,
+    Blocks, DeliverySettings, Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings,
 };
-use super::word::{DenialReply, OnHabits};
+use super::word::OnHabits;
 use crate::calendar::Zone;
-use crate::engine::BlockTime;
 
 /// Compiled policies.
 #[derive(Debug)]
@@ -72,8 +71,7 @@ struct Decoded {
     /// The position of its row.
     at: u32,
     settings: PolicySettings,
-    /// For how long a crossing blocks, and what is replied then.
-    blocks: (BlockTime, DenialReply),
+    blocks: Blocks,
     delivery: DeliverySettings,
     /// Whether a table has habits on.
     uses_habits: bool,
@@ -201,9 +199,9 @@ impl Image {
             let blocks = match self.container.version {
                 VERSION.. => {
                     let on = self.container.read(self.container.on_crossing, OnCrossing::read)?;
-                    (on.blocks(&entry.name), on.deny_reply)
+                    on.blocks(&entry.name)
                 }
-                _ => (BlockTime::Kept, DenialReply::Reject),
+                _ => Blocks::default(),
             };
             self.container.read(entry.at, |row| decoded(row, entry.at, blocks))
         };
@@ -227,11 +225,7 @@ fn directory_entry(row: &mut Fields<'_>) -> Result<PolicyEntry, What> {
     Ok(PolicyEntry { name, at: row.u32()?, decoded: OnceLock::new() })
 }
 
-fn decoded(
-    row: &mut Fields<'_>,
-    at: u32,
-    blocks: (BlockTime, DenialReply),
-) -> Result<Decoded, What> {
+fn decoded(row: &mut Fields<'_>, at: u32, blocks: Blocks) -> Result<Decoded, What> {
     let settings = PolicySettings::read(row)?;
     let uses_habits = row.flag()?;
     let length = row.u32()?;
@@ -331,9 +325,9 @@ impl<'i> PolicyImage<'i> {
         &self.decoded.settings
     }
 
-    /// For how long a crossing blocks an account, and what the client is told then.
+    /// How long an account is blocked, and the reply to its client meanwhile.
     #[must_use]
-    pub fn blocks(&self) -> (BlockTime, DenialReply) {
+    pub fn blocks(&self) -> Blocks {
         self.decoded.blocks
     }
 
@@ -397,6 +391,20 @@ impl<'i> PolicyImage<'i> {
     #[inline]
     pub fn uses_habits(&self) -> bool {
         self.decoded.uses_habits
+    }
+
+    /// The other address of the account `identity` that its table names.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    #[cfg(feature = "cli")]
+    pub fn contact(&self, identity: &str) -> Result<Option<String>, ImageError> {
+        let found = self.member(self.decoded.users, identity).and_then(|user| {
+            let Some(user) = user else { return Ok(None) };
+            let said = limits::habits(user.limits).map_err(|what| fault_at(user.row, what))?;
+            Ok(said.contact)
+        });
+        found.map_err(|fault| fault.of(&self.image.path))
     }
 
     /// What the tables say of the habits of `subject`, and the table that says what becomes of

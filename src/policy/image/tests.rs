@@ -97,7 +97,11 @@ fn limits(g: &mut Gen) -> Limits {
         each: amounts(g),
         buckets: maybe(g, buckets).map(Box::new),
         total: amounts(g),
-        habits: HabitsSettings { habits: maybe(g, word), sensitivity: maybe(g, word) },
+        habits: HabitsSettings {
+            habits: maybe(g, word),
+            sensitivity: maybe(g, word),
+            contact: None,
+        },
     }
 }
 
@@ -242,6 +246,8 @@ impl Arbitrary for AnyPolicies {
             }),
             deny_reply: word(g),
             deny_policies: some(g, 2, |g| one(g, &["outbound", "web"]).to_owned()),
+            deny_habits: bool::arbitrary(g).then_some(BlockTime::UntilLifted),
+            contact: bool::arbitrary(g),
         };
         let names = ["outbound", "bounces", "web"];
         let policies = some(g, 3, |g| (one(g, &names).to_owned(), policy(g)));

@@ -387,11 +387,8 @@ impl Kind<String> for MailAddress {
 
     fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<String> {
         let address = reader.string(value, "\"postmaster@example.org\"")?;
-        let is_one = address
-            .split_once('@')
-            .is_some_and(|(local, domain)| !local.is_empty() && amount::one_domain(domain).is_ok());
-        if !is_one || address.contains(char::is_whitespace) {
-            reader.error(value, "not one mail address; expected such as postmaster@example.org");
+        if let Err(message) = mail_address(address) {
+            reader.error(value, message);
         }
         Some(address.to_owned())
     }
@@ -399,6 +396,15 @@ impl Kind<String> for MailAddress {
     fn show(&self, value: &String) -> Shown {
         one(value)
     }
+}
+
+/// Whether it is one mail address.
+pub(super) fn mail_address(address: &str) -> Result<(), &'static str> {
+    let is_one = address
+        .split_once('@')
+        .is_some_and(|(local, domain)| !local.is_empty() && amount::one_domain(domain).is_ok());
+    let is_one = is_one && !address.contains(char::is_whitespace);
+    is_one.then_some(()).ok_or("not one mail address; expected such as postmaster@example.org")
 }
 
 /// A program and its arguments.

@@ -5,6 +5,7 @@
 //! is reported: all else would be a guess.
 
 mod amount;
+mod contact;
 mod deny;
 mod exempt;
 pub(super) mod kind;
@@ -164,6 +165,7 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     }
     policies.zone = zone(reader, table, &policies);
     deny::check(&policies, &mut reader.diagnostics);
+    contact::check(&policies, &mut reader.diagnostics);
     policies
 }
 

@@ -2,13 +2,14 @@
 
 use toml::de::DeTable;
 
+use super::contact::CONTACT;
 use super::kind::Context;
 use crate::policy::settings::{Group, Setting};
 use crate::policy::value::list;
 use crate::toml_file::reader::{Reader, Value};
 
 /// Reads the settings in `table`, which is at `place`, into `group`. Keys that are in `others`
-/// are left alone.
+/// are left alone, and named where a key is unknown, without that of a user.
 pub(super) fn read<G: Group>(
     reader: &mut Reader<'_>,
     table: &DeTable<'_>,
@@ -31,7 +32,7 @@ pub(super) fn read<G: Group>(
             let mut allowed: Vec<&str> =
                 tables.map(|name| name.split_once('.').map_or(name, |(table, _)| table)).collect();
             allowed.dedup();
-            allowed.extend(others);
+            allowed.extend(others.iter().filter(|name| **name != CONTACT));
             reader.unknown_key(key, place, &allowed);
         }
     }

@@ -13,6 +13,7 @@ use super::super::model::{
 use super::super::settings::{Group as _, Setting};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
+use super::contact::CONTACT;
 use super::kind::{Context, number_text};
 use super::listed::{Listed, Names, Naming};
 use crate::toml_file::diagnostic::allowed_instead;
@@ -20,9 +21,11 @@ use crate::toml_file::reader::{Reader, Value};
 
 type Key<'a> = Spanned<DeString<'a>>;
 
-/// The words of all units and of the settings of habits, and more.
-fn allowed(more: &[&'static str]) -> Vec<&'static str> {
-    let habits: Vec<_> = HabitsSettings::SETTINGS.iter().map(|setting| setting.name).collect();
+/// The words of all units and of the settings of habits, and more; for a user also what only a user
+/// has.
+fn allowed(is_user: bool, more: &[&'static str]) -> Vec<&'static str> {
+    let habits = HabitsSettings::SETTINGS.iter().map(|setting| setting.name);
+    let habits: Vec<_> = habits.filter(|name| is_user || *name != CONTACT).collect();
     [&Unit::words(), &habits, more].concat()
 }
 
@@ -64,7 +67,7 @@ pub(super) fn limits(
     let Some(table) = reader.table(value, "{ recipients = \"100/1h\" }") else { return limits };
     for (key, value) in table {
         if !limit(reader, key.get_ref(), value, place, &mut limits) {
-            reader.unknown_key(key, place, &allowed(&["bucket", "total"]));
+            reader.unknown_key(key, place, &allowed(false, &["bucket", "total"]));
         }
     }
     limits
@@ -344,7 +347,7 @@ fn member(
                 reader.error(key, "total is for all users of a domain or a customer; write it in one, in a package or the default");
             }
             (name, _) if limit(reader, name, value, place, &mut member.limits) => {}
-            _ => reader.unknown_key(key, place, &allowed(more(kind))),
+            _ => reader.unknown_key(key, place, &allowed(kind == MemberKind::User, more(kind))),
         }
     }
     member

@@ -104,6 +104,50 @@ fn deny_is_for_what_no_stranger_chooses() {
     assert!(found.contains("\"p\" is at delivery, where mail waits"), "{found}");
 }
 
+/// A contact is of a user, and another mailbox than the account.
+#[test]
+fn a_contact_is_another_mailbox_of_one_user() {
+    let of = |on: &str, table: &str, users: &str| {
+        let text = format!(
+            "version = 1\n[identity]\nfold.plus = true\nqualify = \"x.test\"\n[on.crossing]\n{on}\n\
+             [policy.p]\nusers = \"users.csv\"\nwhen = \"authenticated\"\nkey = \"auth\"\n\
+             default.messages = \"1/1h\"\n{table}"
+        );
+        diagnostics_of(&text, users)
+    };
+    let (on, head) = ("contact = true", "user,contact\n");
+    let csv = format!("{head}ann,ann@y.test\nbob@x.test,\n");
+    assert_eq!(of(on, "", &csv), "");
+    let compiled =
+        compiled("version = 1\n[policy.p]\nusers = \"users.csv\"\n", &csv).policies.unwrap();
+    let ann = compiled.policies["p"].users.iter().next().unwrap().1;
+    assert_eq!(ann.limits.habits.contact.as_deref(), Some("ann@y.test"));
+    assert_eq!(of(on, "[policy.p.user.\"ann@x.test\"]\ncontact = \"a@y.test\"\n", head), "");
+    for own in ["ann@x.test", "ANN@X.test", "ann+tag@x.test"] {
+        let found = of(on, "", &format!("{head}ann,{own}\n"));
+        assert!(found.contains(&format!("{own} is the mailbox of ann@x.test itself")), "{found}");
+    }
+    assert!(of(on, "", &format!("{head}ann,nobody\n")).contains("not one mail address"));
+    for table in ["default.contact", "domain.\"x.test\".contact", "package.gold.contact"] {
+        let found = of(on, &format!("{table} = \"a@y.test\"\n"), head);
+        assert!(found.contains("contact is of one account"), "{table}: {found}");
+    }
+    // What is allowed in a table is accepted there.
+    for (table, is_allowed) in [
+        ("", false),
+        ("default.", false),
+        ("domain.\"x.test\".", false),
+        ("user.\"a@x.test\".", true),
+    ] {
+        let found = of(on, &format!("{table}wrong = 1\n"), head);
+        let allowed = found.lines().find_map(|line| line.split_once("allowed: ")).unwrap().1;
+        assert!(allowed.contains("sensitivity"), "{table}: {found}");
+        assert_eq!(allowed.split(", ").any(|key| key == "contact"), is_allowed, "{table}: {found}");
+    }
+    assert!(of(on, "", head).contains("no user has a contact"));
+    assert!(of("log = true", "", &csv).contains("without contact = true in [on.crossing]"));
+}
+
 #[test]
 fn the_example_is_accepted_as_it_stands() {
     assert_eq!(diagnostics_of(EXAMPLE, ""), "");
@@ -240,7 +284,7 @@ const WRONG: &[(&str, &str)] = &[
         "version = 1\n[policy.out.default]\nrecipients = [\"100/1h\", \"x/1d\", \"5\"]\nrecipient = \"1/1h\"\n",
         "dir/p.toml:3:25: \"x\" is not a limit; expected a number such as 100, 1.5k or 500M\n\
          dir/p.toml:3:33: \"5\" has no period; expected such as \"100/1h\" or \"500 daily\"\n\
-         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, failed_share, unknown_share, habits, sensitivity, bucket, total\n",
+         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, failed_share, unknown_share, throttled_recipients, habits, sensitivity, bucket, total\n",
     ),
     (
         "version = 1\n[policy.out.package.gold]\nmessages = \"1/1h\"\n[policy.out.user.\"é@x.org\"]\npackage = \"glod\"\n[policy.out.user.\"É@X.org\"]\n",
@@ -294,7 +338,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "version = 1\n[policy.out]\nusers = \"users.csv\"\n",
-        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, habits, sensitivity, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, failed_share, unknown_share\n",
+        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, habits, sensitivity, contact, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, failed_share, unknown_share, throttled_recipients\n",
     ),
     (
         "version = 1\n[policy.out]\nusers = \"other.csv\"\n",

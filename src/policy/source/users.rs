@@ -6,6 +6,7 @@
 use super::super::model::{Amount, Location, Member};
 use super::super::word::{Unit, Word};
 use super::amount::{self, UNLIMITED};
+use super::kind::mail_address;
 use super::tables::NamedTables;
 use crate::csv::{Cell, row};
 use crate::toml_file::diagnostic::allowed_instead;
@@ -20,16 +21,18 @@ enum Column {
     Customer,
     Habits,
     Sensitivity,
+    Contact,
     Unit(Unit),
 }
 
 /// The columns that are no units.
-const NAMED: [(&str, Column); 5] = [
+const NAMED: [(&str, Column); 6] = [
     ("user", Column::User),
     ("package", Column::Package),
     ("customer", Column::Customer),
     ("habits", Column::Habits),
     ("sensitivity", Column::Sensitivity),
+    ("contact", Column::Contact),
 ];
 
 impl Column {
@@ -158,6 +161,10 @@ impl UsersFile<'_, '_, '_> {
                 Column::Sensitivity => {
                     member.limits.habits.sensitivity = self.word(offset, "sensitivity", &text);
                 }
+                Column::Contact => match mail_address(&text) {
+                    Ok(()) => member.limits.habits.contact = Some(text),
+                    Err(message) => self.reader.diagnostics.error(at, message),
+                },
                 Column::Unit(unit) => {
                     let amount = self.amount(*unit, offset, at, &text);
                     member.limits.each.insert(*unit, amount);

@@ -4,6 +4,10 @@ use super::{
     Added, DAY, Habits, REMEMBERED, SUSPECTED_FOR, SUSPECTED_MOST, Sensitivity, VOLUME_MIN,
     VOLUME_RECORDS, left_of, network_of, place_of, second,
 };
+use crate::rate::block::Block;
+
+/// Until then somebody is suspected, if only an answer ends that: the last second of a date.
+pub const UNTIL_ANSWERED: i64 = 253_402_300_799;
 
 /// What somebody who knows says of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +83,20 @@ impl Habits {
     }
 
     /// Whether the account is suspected at `now`: nobody has answered the last alarm, and it, or a
-    /// message that was held or deferred since, is less than a day ago.
+    /// message that was held or deferred since, is less than a day ago, or it has set a block.
     #[must_use]
     pub fn is_suspected(&self, now: i64) -> bool {
         self.unanswered().is_some_and(|alarm| {
             // One that is more than a day ahead is of a clock that was wrong.
             (alarm - SUSPECTED_FOR < now) && (now < self.ends(alarm))
         })
+    }
+
+    /// The block that the last alarm has set, if it has not ended at `now` and nobody has answered.
+    #[must_use]
+    #[inline]
+    pub fn blocked(&self, now: i64) -> Option<Block> {
+        Block::held(self.block).filter(|block| block.lasts_at(now) && self.unanswered().is_some())
     }
 
     /// Until when the account is suspected, if nobody answers and no more mail of it is held or
@@ -97,7 +108,9 @@ impl Habits {
 
     /// When the suspicion ends that this alarm began.
     fn ends(&self, alarm: i64) -> i64 {
-        (alarm.max(self.held_at.into()) + SUSPECTED_FOR).min(alarm + SUSPECTED_MOST)
+        let ends = (alarm.max(self.held_at.into()) + SUSPECTED_FOR).min(alarm + SUSPECTED_MOST);
+        let block = Block::held(self.block);
+        ends.max(block.map_or(0, |block| block.end().unwrap_or(UNTIL_ANSWERED)))
     }
 
     /// How many messages were held or deferred since the last alarm.
@@ -253,6 +266,7 @@ impl Habits {
             };
             *count = count.saturating_add(1);
             self.answer = code;
+            self.block = 0;
             self.score = 0.0;
         }
         is_open

@@ -15,6 +15,9 @@ macro_rules! layout {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Habits {
             $($(#[$doc])* pub(super) $field: $type,)*
+            /// The block that its last alarm has set, as a state holds it: 0 if none was. It is not among the
+            /// bytes, but in the state of the record.
+            pub(crate) block: u32,
         }
 
         impl Habits {
@@ -35,7 +38,7 @@ macro_rules! layout {
             #[must_use]
             pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
                 let mut rest = &bytes[..];
-                let habits = Self { $($field: Field::take(&mut rest)?,)* };
+                let habits = Self { $($field: Field::take(&mut rest)?,)* block: 0 };
                 habits.is_possible().then_some(habits)
             }
         }
@@ -165,6 +168,7 @@ impl Default for Habits {
             stolen: 0,
             held_at: 0,
             held: 0,
+            block: 0,
         }
     }
 }

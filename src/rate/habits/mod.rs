@@ -22,7 +22,7 @@ mod marked;
 mod tests;
 mod update;
 
-pub use answers::{Answer, Answers, RecipientsKept};
+pub use answers::{Answer, Answers, RecipientsKept, UNTIL_ANSWERED};
 pub use layout::Habits;
 pub use marked::marks;
 pub use update::{Added, Alarm, Rule, Sensitivity, Update};
@@ -226,6 +226,7 @@ impl Habits {
             strangers: self.episode_strangers.into(),
             messages: self.episode_messages.into(),
             seconds: now.saturating_sub(self.since.into()),
+            is_put_back: self.is_put_back(),
             networks: self.episode_networks.into(),
             failures: self.episode_failures.into(),
             usual: f64::from(self.pace) / PACE_DAYS,
@@ -234,7 +235,15 @@ impl Habits {
             record: self.record.into(),
             is_told: false,
             untold: 0,
+            blocked: None,
         }
+    }
+
+    /// Whether the evidence begins a day and more before the last alarm: an alarm by volume puts its
+    /// begin back so far, and what is counted began later.
+    fn is_put_back(&self) -> bool {
+        let alarm = self.alarm_at();
+        alarm.is_some_and(|alarm| i64::from(self.since) <= alarm.saturating_sub(DAY_SECONDS))
     }
 
     /// When the last message was sent, in seconds since 1970.

@@ -294,6 +294,8 @@ fn marked_mail_is_for_the_second_rule_alone() {
         }
     };
     assert_eq!((alarm.rule, sent), (Rule::Volume, 81));
+    let shown = habits.evidence(habits.at());
+    assert_eq!((alarm.is_put_back, shown.is_put_back), (false, true));
     assert!(habits.is_suspected(now + sent) && habits.at() == now + sent - 1);
     // Whoever sends marked mail is no better known by that.
     let next = [1000, 1001];

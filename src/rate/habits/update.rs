@@ -1,5 +1,7 @@
 //! What a message does to the score of an account, and the alarm that it may raise.
 
+use crate::rate::block::BlockTime;
+
 /// How early an alarm is raised: the score that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sensitivity {
@@ -102,6 +104,8 @@ pub struct Alarm {
     pub messages: u32,
     /// How long ago that was, in seconds.
     pub seconds: i64,
+    /// An alarm by volume may have put that back by a day: these were sent in less time.
+    pub is_put_back: bool,
     /// New networks since then.
     pub networks: u32,
     /// Strangers since then who could not be reached, as far as they count.
@@ -118,4 +122,6 @@ pub struct Alarm {
     pub is_told: bool,
     /// How many alarms were not told since the one before this.
     pub untold: u32,
+    /// For how long it has blocked the account.
+    pub blocked: Option<BlockTime>,
 }

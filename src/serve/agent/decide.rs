@@ -18,6 +18,9 @@ use crate::serve::log::{Level, Log};
 /// The most memory for large messages of all connections together.
 pub(super) const LARGE_BYTES_MAX: usize = 64 << 20;
 
+/// Less time than this, or than half of the deadline, is left to a process that was stopped, or is slow.
+const HARDLY_ANY: Duration = Duration::from_millis(10);
+
 /// How long peers may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeouts {
@@ -121,10 +124,12 @@ impl<B: Backend> Agent<B> {
             Err(fault) => return self.refuse_bad(message, fault, reply),
         };
         let asked = Duration::from_micros(u64::from(request.deadline));
-        let limit = asked.min(self.limits.borrow().deadline);
+        let deadline = self.limits.borrow().deadline;
+        let limit = asked.min(deadline);
         let mut decisions = Vec::with_capacity(request.checks.len());
         let event = request.event;
-        match self.link.decide(event, &request.checks, &mut decisions, limit).await {
+        let is_usual = limit >= (deadline / 2).min(HARDLY_ANY);
+        match self.link.decide(event, &request.checks, &mut decisions, limit, is_usual).await {
             Ok(()) => {
                 self.decided.set(self.decided.get() + 1);
                 write_decisions(reply, event, &decisions);

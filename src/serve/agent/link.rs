@@ -166,7 +166,9 @@ impl<B: Backend> Link<B> {
         }
     }
 
-    /// Decides the checks of an event; the reply is needed within `limit`.
+    /// Decides the checks of an event; the reply is needed within `limit`. That there is none in time
+    /// says something about the store only if it `is_usual`: a process that was stopped, or is slow,
+    /// leaves hardly any time.
     ///
     /// # Errors
     /// Why they are not decided: the status, and in words.
@@ -176,6 +178,7 @@ impl<B: Backend> Link<B> {
         checks: &[Check<'_>],
         decisions: &mut Vec<Decision>,
         limit: Duration,
+        is_usual: bool,
     ) -> Result<(), (ReplyStatus, Rc<str>)> {
         let away = |why| Err((ReplyStatus::Unavailable, why));
         let store = match &mut *self.state.borrow_mut() {
@@ -209,6 +212,9 @@ impl<B: Backend> Link<B> {
             }
             Err(_) => {
                 let why: Rc<str> = format!("no reply within {} ms", limit.as_millis()).into();
+                if !is_usual {
+                    return away(why);
+                }
                 if store.has_parts() {
                     if !store.is_away() {
                         return Err(self.without_part(why));

@@ -87,6 +87,11 @@ impl Ledger {
         self.hasher.hash(text.as_bytes())
     }
 
+    /// As [`Self::hash_of`], of the first time that the receiver has put this recipient off.
+    pub(super) fn hash_of_throttled(&self, hash: u64) -> u64 {
+        self.hasher.hash(format!("{hash}\0throttled").as_bytes())
+    }
+
     /// Whether a failure has been entered.
     pub(super) fn has(&self, hash: u64) -> bool {
         self.counted.contains_key(&hash)

@@ -10,6 +10,7 @@ use super::ledger::Ledger;
 use super::shared::Shared;
 use super::state::{FollowerState, Position};
 use crate::event::{Event, Unit};
+use crate::logs::failure::Failure;
 use crate::logs::files::Stamped;
 use crate::logs::follow::{Follow, Followed};
 use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
@@ -190,7 +191,10 @@ impl Reader {
         let ItemKind::Failed(failed) = item.what else { return };
         let event = item.submitter();
         let (Some(id), Some(recipient)) = (&event.message_id, &event.recipient) else { return };
-        let hash = self.ledger.hash_of(id, failed.received, recipient);
+        let mut hash = self.ledger.hash_of(id, failed.received, recipient);
+        if failed.failure == Failure::Throttled {
+            hash = self.ledger.hash_of_throttled(hash);
+        }
         let in_doubt = self.in_doubt.take_if(|(of, _)| *of == hash);
         if self.ledger.has(hash) && in_doubt.is_none() {
             return;

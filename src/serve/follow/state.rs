@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
+use crate::text;
 
 const POSITION: (&CStr, &CStr) = (c"position.json", c"position.new");
 const STATE: (&CStr, &CStr) = (c"state.json", c"state.new");
@@ -30,8 +31,8 @@ impl Position {
 
     /// Writes it, to stay there if the machine stops.
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        let bytes = serde_json::to_vec(self)?;
-        Folder::open(directory)?.replace(POSITION.0, POSITION.1, &bytes, true)
+        let json = text::json(self)?;
+        Folder::open(directory)?.replace(POSITION.0, POSITION.1, json.as_bytes(), true)
     }
 }
 
@@ -84,8 +85,8 @@ impl FollowerState {
     }
 
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        let bytes = serde_json::to_vec(self)?;
-        Folder::open(directory)?.replace(STATE.0, STATE.1, &bytes, false)
+        let json = text::json(self)?;
+        Folder::open(directory)?.replace(STATE.0, STATE.1, json.as_bytes(), false)
     }
 }
 

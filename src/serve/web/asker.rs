@@ -193,6 +193,18 @@ impl Askers {
         }
     }
 
+    /// Whether he still is who he was when he asked: a stream lasts longer than a request.
+    pub(super) fn is_still(&self, web: &Web, asker: &Asker) -> bool {
+        match &asker.who {
+            Who::Token(secret) => {
+                let found = self.of_token(secret, asker.is_automatic);
+                found.is_ok_and(|found| found.scope == asker.scope)
+            }
+            Who::User(name) => web.role_of(name, true).is_some(),
+            Who::Person(name) => web.role_of(name, false).is_some(),
+        }
+    }
+
     /// The token that a page has to send with each change by `asker`.
     pub(super) fn against_forgery(&self, asker: &Asker) -> String {
         let hash = Sha256::new().chain_update(self.key).chain_update(&asker.name).finalize();

@@ -38,6 +38,8 @@ struct Postfix {
     directory: PathBuf,
     /// `/var/spool/postfix`
     queue: PathBuf,
+    /// Whether it asks the milter already.
+    by_milter: bool,
     daemon: DaemonNeeds,
     spool: PathBuf,
 }
@@ -53,16 +55,33 @@ pub(super) fn find() -> Result<Box<dyn MailServer>, SetupError> {
         empty if empty.is_empty() => "/etc/postfix".into(),
         directory => PathBuf::from(directory),
     };
-    let socket = queue.join("exirate/policy");
+    let by_milter = asks_milter(&settings, &queue);
+    let key = if by_milter { "milter" } else { "policy" };
+    let socket = queue.join("exirate").join(key);
     let group = Some(GROUP.to_owned());
-    let daemon = DaemonNeeds { asker: "Postfix", key: "policy", socket, group };
+    let daemon = DaemonNeeds { asker: "Postfix", key, socket, group };
     let spool = daemon.spool();
-    Ok(Box::new(Postfix { settings, directory, queue, daemon, spool }))
+    Ok(Box::new(Postfix { settings, directory, queue, by_milter, daemon, spool }))
+}
+
+/// Whether Postfix asks the milter, which counts all that the policy service would: with both,
+/// everything would count twice.
+fn asks_milter(postfix: &Settings, queue: &Path) -> bool {
+    let configured = DaemonNeeds::configured().ok().flatten();
+    let milter = configured.as_ref().and_then(|mail| mail.milter.as_ref());
+    let sockets = Sockets { policy: None, milter };
+    let by = Receiver { postfix, service: None, queue, sockets };
+    milters(&postfix.value(None, MILTERS), queue).iter().any(|asked| by.is_ours(asked))
 }
 
 impl MailServer for Postfix {
     fn name(&self) -> String {
-        format!("Postfix {}, by the policy protocol", self.settings.value(None, "mail_version"))
+        let by = if self.by_milter { "the milter" } else { "the policy protocol" };
+        match &*self.settings.value(None, "mail_version") {
+            // Its configuration cannot be read.
+            "" => format!("Postfix, by {by}"),
+            version => format!("Postfix {version}, by {by}"),
+        }
     }
 
     fn spool(&self) -> &Path {
@@ -73,12 +92,8 @@ impl MailServer for Postfix {
         self.is_sound()?;
         let mut plan = Plan::default();
         self.daemon.plan(&mut plan, || Ok(self.facts()))?;
-        let address = self.daemon.address()?;
-        // The milter counts as well: with both, everything would count twice.
-        let is_asked = milters(&self.settings.value(None, MILTERS), &self.queue)
-            .iter()
-            .any(|asked| self.receiver(None, &address).is_ours(asked));
-        if !is_asked {
+        if !self.by_milter {
+            let address = self.daemon.address()?;
             self.main(&mut plan, &address)?;
             self.master(&mut plan, &address)?;
         }
@@ -102,7 +117,9 @@ impl MailServer for Postfix {
         run("postconf", &["-c", &directory, "-n"])?;
         run("postconf", &["-c", &directory, "-M"])?;
         run("postconf", &["-c", &directory, "-P"])?;
-        run("postfix", &["-c", &directory, "check"])
+        // Postfix's commands write to the log where there is no terminal.
+        let says_why = |why| format!("{why}; `postfix check` in a terminal, or the log, says why");
+        run("postfix", &["-c", &directory, "check"]).map_err(|why| SetupError::Unfit(says_why(why)))
     }
 
     fn put_into_force(&self, steps: &Steps) -> Result<(), SetupError> {
@@ -265,7 +282,8 @@ impl Postfix {
         let name = self.settings.value(None, "myhostname");
         let facts = Facts::of(name, domains, list("mynetworks"), smarthost);
         let qualify = qualify(|name| self.settings.value(None, name));
-        Facts { front_end: Some(FrontEnd::PolicyProtocol), qualify, ..facts }
+        let front_end = if self.by_milter { FrontEnd::Milter } else { FrontEnd::PolicyProtocol };
+        Facts { front_end: Some(front_end), qualify, ..facts }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::engine::{AlgorithmKind, Block, BlockTime, Kind, RecordKey};
 use crate::rate::Timestamp;
-use crate::store::{DetailTexts, Enforcement};
+use crate::store::{DetailTexts, Enforcement, OVERDUE};
 use crate::sys::files::{self, Access, FileInfo};
 
 use super::super::database::ATTEMPTS;
@@ -157,10 +157,25 @@ impl LoggedEvent {
         (size == bytes.len()).then_some(event)
     }
 
+    /// The same of a record of this kind, whose identity begins there.
+    #[cfg(test)]
+    #[must_use]
+    pub fn of_kind(self, kind: Kind, identity_start: usize) -> Self {
+        Self { of: Some(kind), identity_start, ..self }
+    }
+
     /// Whether it is an alarm of the habits of an account, not a crossing of a limit.
     #[must_use]
     pub fn is_alarm(&self) -> bool {
         self.of == Some(Kind::Habits)
+    }
+
+    /// Whether it says that mail has waited for too long, and what became of it (`evidence`).
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        let name = self.stored.get(..self.identity_start).unwrap_or_default();
+        self.of == Some(Kind::Policy)
+            && name.split(|byte| *byte == b'/').nth(1) == Some(OVERDUE.as_bytes())
     }
 
     /// The block that the crossing has set, or that has refused the event.

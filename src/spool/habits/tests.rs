@@ -8,6 +8,7 @@ use super::super::database::shard_name;
 use super::super::kill_tests::copy;
 use super::super::tests::open;
 use super::*;
+use crate::engine::BlockTime;
 use crate::spool::slots::SLOT_BYTES;
 use crate::spool::{EventKind, EventReader, LoggedEvent};
 use crate::store::{Learn, SendingStage, Store as _};
@@ -108,8 +109,12 @@ fn who_is_killed_loses_at_most_one_message() {
     }
 }
 
-/// Sends a message as a policy has it learned; what its habits say.
+/// Sends a message as a policy that observes has it learned; what its habits say.
 fn send(spool: &mut Spool, at: i64, to: &str, sensitivity: Sensitivity) -> Judged {
+    send_as(spool, at, to, sensitivity, Learn::Always)
+}
+
+fn send_as(spool: &mut Spool, at: i64, to: &str, sensitivity: Sensitivity, learn: Learn) -> Judged {
     let mut name = Vec::new();
     let sending = Sending {
         key: habits_key(IDENTITY, &mut name),
@@ -117,7 +122,7 @@ fn send(spool: &mut Spool, at: i64, to: &str, sensitivity: Sensitivity) -> Judge
         recipients: &[spool.habits_hash(to.as_bytes())],
         sensitivity,
         stage: SendingStage::Sent,
-        learn: Learn::Always,
+        learn,
     };
     spool.learn(&sending, || Timestamp { seconds: at, micros: 7 }).unwrap()
 }
@@ -367,4 +372,54 @@ fn a_lock_that_is_kept_is_released_before_another_is_taken_and_at_the_end() {
     learn(&mut spool, IDENTITY, &mail[5]);
     assert!(is_free(&spool, IDENTITY));
     assert_eq!(read(&mut spool).unwrap().messages(), 5);
+}
+
+#[test]
+fn a_block_is_set_with_its_alarm_and_stays_until_it_is_answered() {
+    const START: i64 = 1_795_000_000;
+    let blocks = |time| Learn::UnlessSuspected(time);
+    let to_stranger = |spool: &mut Spool, n: i64, learn| {
+        send_as(spool, START + n, &format!("{n}@b.test"), Sensitivity::High, learn)
+    };
+    let folder = memory_folder();
+    let mut spool = open(folder.path());
+    let lifted = blocks(BlockTime::UntilLifted);
+    let first = (0..99).find(|&n| {
+        let before = memory_folder();
+        copy(folder.path(), before.path());
+        let has_alarm = to_stranger(&mut open(before.path()), n, lifted).alarm.is_some();
+        if !has_alarm {
+            to_stranger(&mut spool, n, lifted);
+        }
+        has_alarm
+    });
+    let first = first.unwrap();
+    drop(spool);
+    for steps in 0.. {
+        let attempt = memory_folder();
+        copy(folder.path(), attempt.path());
+        let mut dying = open(attempt.path());
+        let died = failpoint::dies_after(steps, || _ = to_stranger(&mut dying, first, lifted));
+        drop(dying);
+        let mut spool = open(attempt.path());
+        let habits = read(&mut spool).unwrap();
+        let is_suspected = habits.is_suspected(START + first);
+        assert_eq!(habits.blocked(START + first).is_some(), is_suspected, "step {steps}");
+        if !died {
+            assert!(is_suspected);
+            break;
+        }
+    }
+    let mut spool = open(folder.path());
+    let alarm = to_stranger(&mut spool, first, lifted).alarm.unwrap();
+    assert_eq!(alarm.blocked, Some(BlockTime::UntilLifted));
+    // It outlives the setting, the time for which accounts are remembered, and a rebuild.
+    let later = START + HABITS_KEPT as i64 + 86_400;
+    spool.compact(Timestamp { seconds: later, micros: 0 }, |_| ()).unwrap();
+    let judged = send_as(&mut spool, later, "1@b.test", Sensitivity::High, blocks(BlockTime::Kept));
+    assert!(judged.blocked.is_some() && judged.suspected.is_some());
+    assert!(
+        spool.answer_habits(habits_key(IDENTITY, &mut Vec::new()), AlarmAnswer::Accepted).unwrap()
+    );
+    assert_eq!(read(&mut spool).unwrap().blocked(later), None);
 }

@@ -2,6 +2,7 @@
 
 use kit::habits::{Message, stream};
 
+use crate::engine::BlockTime;
 use crate::rate::Timestamp;
 use crate::rate::habits::{Habits, Sensitivity};
 use crate::store::{Judged, Learn, Memory, Sending, SendingStage, Store, habits_key};
@@ -87,11 +88,12 @@ fn learns_only_what_it_is_to<S: Store>(store: &mut S) {
     let last = &mail[first.unwrap()];
     let mut next = Message { at: last.at + 60, ..last.clone() };
     next.recipients = (0..9).map(|n| 1 << 40 | n).collect();
-    for how in [Learn::Never, Learn::UnlessSuspected] {
+    let unless_suspected = Learn::UnlessSuspected(BlockTime::Kept);
+    for how in [Learn::Never, unless_suspected] {
         for stage in [SendingStage::Failed, SendingStage::Marked, SendingStage::Sent] {
             let judged = learn(store, ALICE, &next, stage, how);
             // What is held or deferred prolongs it, but for what an outsider may bring about.
-            let is_held = how == Learn::UnlessSuspected && stage == SendingStage::Sent;
+            let is_held = how == unless_suspected && stage == SendingStage::Sent;
             let until = if is_held { next.at } else { last.at } + 86_400;
             assert_eq!((judged.suspected, judged.alarm), (Some((last.at, until)), None));
             assert_eq!(judged.score, 0.0, "nothing is learned while the account is suspected");
@@ -99,11 +101,11 @@ fn learns_only_what_it_is_to<S: Store>(store: &mut S) {
     }
     assert!(learn(store, ALICE, &next, SendingStage::Sent, Learn::Always).score > 0.0);
     next.at += 86_399;
-    let held = learn(store, ALICE, &next, SendingStage::Sent, Learn::UnlessSuspected);
+    let held = learn(store, ALICE, &next, SendingStage::Sent, unless_suspected);
     assert_eq!(held.suspected, Some((last.at, next.at + 86_400)));
     // The suspicion ends.
     next.at += 86_400;
-    let later = learn(store, ALICE, &next, SendingStage::Sent, Learn::UnlessSuspected);
+    let later = learn(store, ALICE, &next, SendingStage::Sent, unless_suspected);
     assert_eq!(later.suspected, None);
 }
 

@@ -120,6 +120,21 @@ pub fn trace_directory(spool: &Path) -> PathBuf {
 }
 
 impl TraceStore {
+    /// Opens that of the spool directory `spool`, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub fn open_if_any(spool: &Path, access: Access) -> Result<Option<Self>, TraceError> {
+        let directory = trace_directory(spool);
+        // Read first: opening it for writing would create it.
+        match Self::open(&directory, Access::Read) {
+            Ok(store) if access == Access::Read => Ok(Some(store)),
+            Ok(_) => Ok(Some(Self::open(&directory, access)?)),
+            Err(TraceError::Absent { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens the store in `directory`, which is `exirate/trace` in Exim's spool
     /// directory (see [`trace_directory`]). New files belong to the owner and
     /// group of the directory two levels above it.

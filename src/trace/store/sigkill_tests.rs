@@ -46,8 +46,8 @@ const KILLS_A_ROUND: u64 = 24;
 const EXIM: u32 = 65_534;
 /// The size limit of a small store.
 const LITTLE: u64 = 80 << 10;
-/// A worker that has not started by then never will.
-const BEGIN: Duration = Duration::from_secs(60);
+/// A worker that has not begun by then never will.
+const BEGIN: Duration = Duration::from_secs(300);
 /// How many messages are searched for by their text after each round; all of
 /// them at the end.
 const SAMPLE: u64 = 20;
@@ -137,8 +137,20 @@ impl World {
     }
 
     fn wait_until_at_work(&self, worker: u32) {
+        self.wait_until(|notes| notes.get(worker, AT_WORK) != 0, worker);
+    }
+
+    /// Until a worker has begun so many of the messages that it may record: on a slow machine, it would
+    /// always be killed sooner.
+    fn wait_until_it_has_begun(&self, some: u64, worker: u32) {
+        let begun =
+            |notes: &Notes| notes.get(worker, BEGUN) + GRANT >= notes.get(worker, MAY) + some;
+        self.wait_until(begun, worker);
+    }
+
+    fn wait_until(&self, condition: impl Fn(&Notes) -> bool, worker: u32) {
         let begun = Instant::now();
-        while self.notes.get(worker, AT_WORK) == 0 {
+        while !condition(&self.notes) {
             assert!(begun.elapsed() < BEGIN, "worker {worker} does not begin");
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -298,9 +310,13 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
             let victims: Vec<_> = (first..first + count).map(|n| n % WORKERS).collect();
             // Some before they have opened the store.
             if random.below(12) != 0 {
-                victims.iter().for_each(|&worker| world.wait_until_at_work(worker));
+                let some = random.below(GRANT as usize) as u64;
+                victims.iter().for_each(|&worker| {
+                    world.wait_until_at_work(worker);
+                    world.wait_until_it_has_begun(some, worker);
+                });
             }
-            std::thread::sleep(Duration::from_micros(random.below(3_000) as u64));
+            std::thread::sleep(Duration::from_micros(random.below(1_000) as u64));
             world.kill(&victims, totals);
         }
         world.start_missing();

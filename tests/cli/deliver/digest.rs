@@ -232,6 +232,12 @@ fn a_test_alert_goes_to_each_receiver_and_says_what_it_did() {
             && mail.contains(": nobody is over a limit."),
         "{mail}"
     );
+    // The first of its commands says the same.
+    let explain = mail.lines().find_map(|line| line.trim().strip_prefix("exirate explain "));
+    let arguments = std::iter::once("explain").chain(explain.unwrap().split(' '));
+    let explained = run(machine.spool(), &arguments.collect::<Vec<_>>());
+    assert_eq!(code(&explained), Some(0), "{}", stderr(&explained));
+    assert!(stdout(&explained).ends_with(": nobody is over a limit\n"), "{explained:?}");
     let request = received.recv_timeout(TIMEOUT).unwrap();
     assert!(request.contains("\"test\":true"), "{request}");
     // It is no event: nothing was sent, and nothing is later.

@@ -184,6 +184,17 @@ impl Browser {
         BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }
 
+    /// A picture of the whole page, a PNG.
+    pub fn whole(&mut self) -> Vec<u8> {
+        let size = self.value(
+            "({ x: 0, y: 0, scale: 1, width: window.innerWidth,
+                height: document.documentElement.scrollHeight })",
+        );
+        let picture = json!({"format": "png", "captureBeyondViewport": true, "clip": size});
+        let picture = self.call("Page.captureScreenshot", picture);
+        BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    }
+
     /// A picture of the top of the page, a PNG.
     pub fn picture(&mut self, width: u32, height: u32) -> Vec<u8> {
         let size =

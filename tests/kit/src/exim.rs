@@ -264,6 +264,16 @@ pub fn run(mut command: Command, input: &[u8]) -> Ran {
     }
 }
 
+/// What Exim's own statistics say of a log. It reads the log from its standard input: a path with
+/// ".Z" or ".gz" anywhere, as a temporary directory's name may have it, is uncompressed.
+pub fn eximstats(log: &str) -> String {
+    let mut command = Command::new("/usr/sbin/eximstats");
+    command.args(["-txt", "-nvr"]);
+    let ran = run(command, log.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    ran.stdout
+}
+
 /// The user and group ids of a system user.
 pub fn user(name: &str) -> (u32, u32) {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap();

@@ -53,7 +53,7 @@ pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     if !flags.is_empty() {
         command.env("RUSTFLAGS", flags);
         // This build is not measured.
-        for (option, value) in [("LTO", "false"), ("CODEGEN_UNITS", "16"), ("OPT_LEVEL", "1")] {
+        for (option, value) in [("LTO", "false"), ("CODEGEN_UNITS", "16"), ("OPT_LEVEL", "0")] {
             command.env(format!("CARGO_PROFILE_RELEASE_{option}"), value);
         }
     }

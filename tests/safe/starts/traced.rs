@@ -9,14 +9,19 @@ use std::collections::BTreeSet;
 const NOTHING: &str = "warn logwrite = answer nothing";
 
 /// All paths in the system calls of one start.
-fn paths(world: &World, environment: &[String], by_root: bool) -> BTreeSet<String> {
+fn paths(
+    world: &World,
+    environment: &[String],
+    by_root: bool,
+    arguments: &[&str],
+) -> BTreeSet<String> {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let file = trace.path().to_str().unwrap();
     // Strace runs as root, so that the setuid bit has its usual effect.
     let wrapper = ["/usr/bin/strace", "-f", "-y", "-s", "4096", "-e", "trace=%file", "-o", file];
     let environment = environment.to_vec();
-    let output =
-        world.start(&Start { environment, wrapper: &wrapper, by_root, ..Start::default() });
+    let start = Start { environment, wrapper: &wrapper, by_root, arguments, ..Start::default() };
+    let output = world.start(&start);
     assert!(output.status.success(), "strace is needed: {output:?}");
     let text = std::fs::read(trace.path()).unwrap();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -59,10 +64,10 @@ fn no_file_is_opened_outside_the_database() {
     world.configure(NOTHING);
     world.start(&Start::default());
     world.configure(CHECK);
-    let with = kinds(paths(&world, &hostile, true));
+    let with = kinds(paths(&world, &hostile, true, &[]));
     assert_eq!(world.answers().len(), 2);
     world.configure(NOTHING);
-    let without = kinds(paths(&world, &hostile, true));
+    let without = kinds(paths(&world, &hostile, true, &[]));
     assert_eq!(world.answers().len(), 3);
     let more: Vec<&String> = with.difference(&without).collect();
     let of_the_database = |path: &str| {
@@ -78,11 +83,17 @@ fn no_file_is_opened_outside_the_database() {
     // In the hands of an account, no file of the rates is open, and so none is locked.
     let _daemon = world.serve();
     world.configure(CHECK);
-    let opened = kinds(paths(&world, &hostile, false));
-    assert_eq!(world.answers().len(), 4);
     let of_rates = |path: &&String| {
         path.starts_with("/spool/exirate/") && !path.starts_with("/spool/exirate/trace")
     };
-    let rates: Vec<_> = opened.iter().filter(of_rates).collect();
-    assert!(rates.iter().all(|path| path.ends_with("/bypass")), "{rates:?}");
+    // Nor where Exim delivers its message, and hands over a bounce for it, in processes that the account
+    // has started.
+    let returned = ["-odi", "-oem", "-f", "nobody@private.test", "gone@routed.test"];
+    for (arguments, answers) in [(&[][..], 1), (&returned, 3)] {
+        let before = world.answers().len();
+        let opened = kinds(paths(&world, &hostile, false, arguments));
+        assert_eq!(world.answers().len(), before + answers, "{}", world.log("mainlog"));
+        let rates: Vec<_> = opened.iter().filter(of_rates).collect();
+        assert!(rates.iter().all(|path| path.ends_with("/bypass")), "{rates:?}");
+    }
 }

@@ -1,6 +1,18 @@
 //! What strangers write stays text.
 
-use super::{Office, card, go, is_accessible, keep, shown};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kit::until;
+use serde_json::Value;
+
+use super::{
+    Office, card, card_button, click_in_list, go, is_accessible, keep, of_text, shown, sign_in,
+};
+use crate::desk::read;
+use crate::process::Stops;
 
 #[test]
 fn hostile_names_stay_text() {
@@ -52,5 +64,76 @@ fn hostile_names_stay_text() {
         let made = "document.querySelectorAll('img, iframe, script:not([src]), u, i, [onerror], [onclick]').length + document.title.replace(/^[(]7[)] /, '')";
         assert_eq!(browser.value(made), "0Policies in use · exirate desk", "{number}");
     }
+    // A key that begins as what every object of the script has is the whole key.
+    for key in ["constructor:ceo@example.org", "__proto__:ceo@example.org"] {
+        office.desk.block(key);
+        go(&mut browser, "", ".card");
+        browser.wait(&card(key));
+        assert_eq!(browser.value(&format!("{}.querySelector('.what')", card(key))), Value::Null);
+    }
     assert_eq!(office.complaints(&mut browser), Vec::<String>::new());
+}
+
+/// Whoever is unknown waits for a second, and only so many do: others are refused at once.
+#[test]
+fn strangers_keep_nobody_from_signing_in() {
+    let office = Office::new();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stops = Stops(&stop);
+        for _ in 0..80 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", office.port)) else {
+                        return;
+                    };
+                    let request =
+                        "GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+                    let _ = stream.write_all(request.as_bytes());
+                    if read(stream).status == 429 {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                }
+            });
+        }
+        let busy = || {
+            let stream = TcpStream::connect(("127.0.0.1", office.port)).unwrap();
+            let request = "GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            (&stream).write_all(request.as_bytes()).unwrap();
+            read(stream).status == 429
+        };
+        until("too many strangers ask", busy);
+        drop(office.visitor(&office.desk.view));
+    });
+}
+
+#[test]
+fn of_what_one_has_seen_nothing_stays_for_the_next() {
+    let office = Office::new();
+    office.send("alice@example.org", 2, 700);
+    let mut browser = office.visitor(&office.desk.help);
+    browser.wait(&card("alice@example.org"));
+    click_in_list(&mut browser, &card_button("alice@example.org", "Allow for…"));
+    browser.wait("document.getElementById('ask').open");
+    browser.press("Escape", 27);
+    browser.wait("!document.getElementById('ask').open");
+    browser.value("document.getElementById('query').focus()");
+    browser.type_text("alice");
+    browser.wait("document.querySelector('#found [role=option]')");
+    office.send("bob@example.org", 2, 900);
+    browser.wait(&card("bob@example.org"));
+    go(&mut browser, "key/auth%3Aalice%40example.org", ".rates");
+    browser.value("window.before = 1");
+    let out = of_text("button", "#who", "Sign out");
+    browser.click(&out);
+    browser.wait("document.activeElement.id === 'token'");
+    let all = "document.documentElement.outerHTML + location.hash + [...document.querySelectorAll('input')].map((one) => one.value).join()";
+    let all = browser.value(all);
+    for name in ["alice", "bob@"] {
+        assert!(!all.as_str().unwrap().contains(name), "{all}");
+    }
+    sign_in(&mut browser, &office.desk.view);
+    browser.wait(&card("bob@example.org"));
+    assert!(shown(&mut browser, "#who").contains("panel"));
+    assert_eq!(browser.value("typeof before"), "undefined", "another page");
 }

@@ -231,10 +231,10 @@ fn fits(browser: &mut Browser, what: &str) {
     assert_eq!(browser.value(too_wide), 0, "{what}");
 }
 
-/// Keeps what is in the window, if somebody wants to look: EXIRATE_SCREENSHOTS=DIRECTORY.
+/// Keeps the whole page, if somebody wants to look: EXIRATE_SCREENSHOTS=DIRECTORY.
 fn keep(browser: &mut Browser, name: &str) {
     if let Some(directory) = std::env::var_os("EXIRATE_SCREENSHOTS") {
         let file = Path::new(&directory).join(name).with_extension("png");
-        std::fs::write(file, browser.screenshot()).unwrap();
+        std::fs::write(file, browser.whole()).unwrap();
     }
 }

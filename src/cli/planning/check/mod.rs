@@ -1,6 +1,5 @@
 //! `exirate check`: what would be decided for an event, by a spec or by policies.
 
-mod event_options;
 mod policy;
 mod spec;
 
@@ -9,10 +8,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
 
-use super::policy::DecisionsJson;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Json, Outcome};
+use crate::policy::decided::DecisionsJson;
 
 /// Show what a spec or policies would decide for an event
 #[derive(Debug, Args)]

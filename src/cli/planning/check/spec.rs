@@ -11,12 +11,13 @@ use serde::Serialize;
 
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::{range, spool_dir};
+use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Decision, Overridden};
 use crate::mta::exim::SpecReport;
 use crate::spec::{Context, Spec, SpecRequest, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
+use crate::standing::exchange::range;
 use crate::store::{Memory, Store as _};
 use crate::text;
 use crate::text::time::now;

@@ -12,14 +12,14 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::{needs_exim, other_server, sound};
-use super::requalify::{Moves, Stores};
-use super::users::{GivenUsers, UsersText};
+use super::file::{GivenUsers, UsersText, needs_exim, other_server, sound};
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::database::{Common, exclusively, require_owner};
+use crate::cli::shared::database::Common;
+use crate::cli::shared::rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::system::cluster;
 use crate::cli::{Failure, Json, Outcome};
+use crate::cluster::ClusterSettings;
+use crate::doctor;
 use crate::identity::fold::Folding;
 use crate::policy::changes::{Changes, changes, digest};
 use crate::policy::counters::{RuleName, retain};
@@ -30,10 +30,11 @@ use crate::policy::model::Policies;
 use crate::policy::source::FILE;
 use crate::serve::servers;
 use crate::spool::{Options, Spool};
-use crate::text::bytes;
-use crate::text::counted_or_no;
-use crate::text::printable;
+use crate::standing::databases::{exclusively, require_owner};
+use crate::standing::renamed::{Moves, Stores};
+use crate::store::Memory;
 use crate::text::time::now;
+use crate::text::{bytes, counted_or_no, printable};
 use crate::toml_file::diagnostic::{Diagnostics, place};
 
 /// Put a policy file into use
@@ -198,6 +199,9 @@ impl Apply {
                 ));
             }
             publish(spool, &policies);
+            if self.common.spool.is_none() {
+                note_unasked(spool, &policies);
+            }
             path
         };
         let moved = moves.counts();
@@ -214,10 +218,7 @@ impl Apply {
                 .collect(),
             moved: moved.0 + moved.1,
         };
-        match self.common.json {
-            true => screen.json(&applied)?,
-            false => applied.print(screen, &changed, moved)?,
-        }
+        screen.show(self.common.json, &applied, |screen, it| it.print(screen, &changed, moved))?;
         Ok(Outcome::Fine)
     }
 }
@@ -232,7 +233,7 @@ pub(in crate::cli) fn apply_file(file: &Path, spool: &Path) -> Result<Vec<String
     let apply =
         Apply { file, dry_run: false, users: None, allow_shrink: false, if_changed, common };
     let mut text = Vec::new();
-    apply.run(&mut Screen::of(&mut text)).map_err(|failure| failure.to_string())?;
+    apply.run(&mut Screen::of(&mut text, None)).map_err(|failure| failure.to_string())?;
     Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
 }
 
@@ -269,7 +270,7 @@ impl AppliedJson<'_> {
 /// at zero, and a denial would end.
 fn planned_moves(spool: &Path, folding: &Folding) -> Result<(Moves, Stores), Failure> {
     let is_renamed = folds_otherwise(spool, folding);
-    let opened = Stores::open(spool, is_renamed);
+    let opened = open_stores(spool, is_renamed);
     let planned = opened.and_then(|mut stores| Ok((stores.moves(folding)?, stores)));
     match planned {
         Err(_) if !is_renamed => Ok(Default::default()),
@@ -279,6 +280,25 @@ fn planned_moves(spool: &Path, folding: &Folding) -> Result<(Moves, Stores), Fai
         ))),
         planned => planned,
     }
+}
+
+/// Opens the database of this server, and what it shares with others; that this cannot be opened is an
+/// error if it `is_needed`.
+fn open_stores(spool: &Path, is_needed: bool) -> Result<Stores, Failure> {
+    let own = match Spool::require(spool) {
+        Ok(()) => Some(Spool::open(spool, Options::default())?),
+        Err(_) => None,
+    };
+    let shared = match ClusterSettings::of(spool) {
+        Ok((_, Some(settings))) if is_needed || File::open(&settings.config).is_ok() => {
+            match rates::connect(&settings, Box::new(Memory::new())) {
+                Err(failure) if is_needed => return Err(failure),
+                connected => connected.ok(),
+            }
+        }
+        _ => None,
+    };
+    Ok(Stores { own, shared })
 }
 
 /// `2 settings changed, 1 added, 3 removed`
@@ -324,7 +344,7 @@ fn since(spool: &Path, policies: &Policies) -> Result<BTreeMap<String, Changes>,
 /// Publishes the digest of the policies, if this server shares limits with others and the user
 /// may read the agent's configuration. The policies are in use whether this succeeds or not.
 fn publish(spool: &Path, policies: &Policies) {
-    let settings = match cluster::settings(spool) {
+    let settings = match ClusterSettings::of(spool) {
         Ok((_, Some(settings))) if File::open(&settings.config).is_ok() => settings,
         _ => return,
     };
@@ -334,6 +354,28 @@ fn publish(spool: &Path, policies: &Policies) {
     });
     if let Err(why) = published {
         note(format_args!("the tools of other servers do not know that these are in use: {why}"));
+    }
+}
+
+/// Says that the mail server of this machine asks nothing yet, or not what these policies need.
+fn note_unasked(spool: &Path, policies: &Policies) {
+    let glance = doctor::glance(None);
+    let is_here = glance.spool.as_deref().is_none_or(|used| used == spool);
+    let Some(server) = glance.server.filter(|_| is_here && glance.complete) else { return };
+    if glance.decided_by.is_empty() {
+        return note(format_args!(
+            "{server} does not ask for any policy yet, so nothing is counted: `exirate setup`"
+        ));
+    }
+    if let Some(doubt) = glance.doubt {
+        return note(format_args!("mail may not be limited: {doubt}; see `exirate doctor`"));
+    }
+    let later: Vec<&str> = policies.at_delivery().map(|(name, _)| name).collect();
+    if !later.is_empty() && !glance.at_delivery {
+        note(format_args!(
+            "nothing asks at delivery, so these limit nothing yet: {}; see `exirate doctor`",
+            later.join(", ")
+        ));
     }
 }
 

@@ -1,22 +1,23 @@
-//! `exirate policy lint`: what is wrong with a policy file.
+//! `exirate policy lint` and `diff`: what is wrong with a policy file, and what two differ in.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use anstyle::AnsiColor;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::{front_ends, needs_exim, open, other_server};
+use super::file::{front_ends, needs_exim, open, other_server, sound};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Json, Outcome};
+use crate::policy::changes::settings;
 use crate::policy::lint::lint;
 use crate::policy::needs::{of_delivery, unseen};
 use crate::policy::source::FILE;
-use crate::text::counted_or_no;
-use crate::text::printable;
 use crate::text::time::now;
+use crate::text::{counted_or_no, printable};
 use crate::toml_file::diagnostic::{Diagnostic, Severity};
 
 /// Check a policy file
@@ -132,5 +133,56 @@ fn json<'a>(files: &[PathBuf], one: &'a Diagnostic) -> JsonDiagnostic<'a> {
         column: one.at.column,
         severity: one.severity.to_string(),
         message: &one.message,
+    }
+}
+
+/// Show how two policy files differ
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What would a new policy file change?
+    exirate policy diff /etc/exirate/policy.toml policy.toml
+
+A line that starts with `-` is a setting of the old file, one with `+` of the new one. Only what a
+file means is compared: not order, comments, or the way a period is written.
+
+Exit status: 0 both mean the same; 1 they differ; 2 an error.
+
+A line that starts with `-` is a setting of the old file, one with `+` of the new
+one. Only what a file means is compared: not the order, comments, or whether a
+period is written as 60m or as 1h. A setting that is not written has its default.")]
+pub(super) struct Diff {
+    /// The old policy file
+    #[arg(value_name = "OLD")]
+    old: PathBuf,
+
+    /// The new policy file
+    #[arg(value_name = "NEW")]
+    new: PathBuf,
+}
+
+impl Diff {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let old = settings(&sound(&self.old)?);
+        let new = settings(&sound(&self.new)?);
+        let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();
+        names.sort();
+        names.dedup();
+        let mut differ = false;
+        for name in names {
+            let (before, after) = (old.get(name), new.get(name));
+            if before == after {
+                continue;
+            }
+            differ = true;
+            for (sign, value, color) in
+                [("-", before, AnsiColor::Red), ("+", after, AnsiColor::Green)]
+            {
+                let Some(value) = value else { continue };
+                let line = printable(format!("{sign} {name} = {value}").as_bytes());
+                let line = screen.paint(color.on_default(), line);
+                writeln!(screen, "{line}")?;
+            }
+        }
+        Ok(Outcome::found_if(differ))
     }
 }

@@ -1,22 +1,18 @@
 //! `exirate policy`: the policy file and the policies in use.
 
 mod apply;
-mod decided;
-mod diff;
 mod file;
 mod lint;
-mod requalify;
 mod run;
 mod show;
-mod users;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
 pub(in crate::cli) use apply::apply_file;
-pub(in crate::cli) use decided::{DecidingLimit, DecisionsJson};
 pub(in crate::cli) use file::{compiled, measured_by};
 
 use super::check;
+use crate::cli::shared::commands::commands;
 use crate::cli::shared::screen::{Screen, note_older_word};
 use crate::cli::{Failure, Outcome};
 
@@ -45,31 +41,27 @@ pub(in crate::cli) struct PolicyCommand {
     command: PolicyAction,
 }
 
-#[derive(Debug, Subcommand)]
-enum PolicyAction {
-    Apply(apply::Apply),
-    Run(run::Run),
-    Lint(lint::Lint),
-    #[command(visible_alias = "list")]
-    Show(show::Show),
-    Diff(diff::Diff),
-    /// An older word for `exirate check`
-    #[command(hide = true)]
-    Check(Box<check::Check>),
+commands! {
+    enum PolicyAction {
+        Apply(apply::Apply),
+        Run(run::Run),
+        Lint(lint::Lint),
+        #[command(visible_alias = "list")]
+        Show(show::Show),
+        Diff(lint::Diff),
+        /// An older word for `exirate check`
+        #[command(hide = true)]
+        Check(Box<check::Check>) = older_check,
+    }
 }
 
 impl PolicyCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        match &self.command {
-            PolicyAction::Apply(apply) => apply.run(screen),
-            PolicyAction::Run(run) => run.run(screen),
-            PolicyAction::Lint(lint) => lint.run(screen),
-            PolicyAction::Show(show) => show.run(screen),
-            PolicyAction::Diff(diff) => diff.run(screen),
-            PolicyAction::Check(check) => {
-                note_older_word("policy check", "check");
-                check.run(screen)
-            }
-        }
+        self.command.run(screen)
     }
+}
+
+fn older_check(check: &check::Check, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+    note_older_word("policy check", "check");
+    check.run(screen)
 }

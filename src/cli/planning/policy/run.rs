@@ -7,11 +7,11 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::decided::DecisionsJson;
 use super::file::compiled;
 use crate::cli::shared::lines::Lines;
 use crate::cli::shared::screen::{Screen, Tally};
 use crate::cli::{Failure, Json, Outcome};
+use crate::policy::decided::DecisionsJson;
 use crate::policy::replay::{Replay, ReplayEvent};
 use crate::policy::source::FILE;
 use crate::store::Memory;
@@ -90,8 +90,7 @@ impl Run {
             let decisions = decided.map_err(|error| Failure::new(error.to_string()))?;
             let (line, time) = (lines.number, iso_exact(event.time));
             let decisions = DecisionsJson::of(&decisions);
-            let json = serde_json::to_string(&DecidedLine { line, time, decisions });
-            writeln!(screen, "{}", json.map_err(std::io::Error::from)?)?;
+            screen.json(&DecidedLine { line, time, decisions })?;
             tally.add();
             if store.len() >= forget_from {
                 // What is left of a rate is printed, however small.

@@ -1,32 +1,26 @@
 //! `exirate policy show`: the limits that apply to a user.
 
-use std::borrow::Cow;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::Args;
-use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
 
 use super::file::compiled;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{self, Column};
-use crate::cli::shared::times;
+use crate::cli::shared::{spool_dir, times};
 use crate::cli::{Failure, Json, Outcome};
-use crate::identity::mailbox;
-use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage};
-use crate::policy::key;
-use crate::policy::limit::{AppliedHabits, Limit, Package, Per, Rule, Subject};
-use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
+use crate::policy::image::{ImageError, PolicyFile};
+use crate::policy::model::Location;
+use crate::policy::shown::{
+    AskedMail, ExemptLine, HabitsLine, LimitLine, PoliciesJson, PolicySource, Shown,
+};
 use crate::policy::source::FILE;
-use crate::policy::word::{Field, State, Word as _};
 use crate::rate::Timestamp;
-use crate::sys::host_name;
 use crate::text::time::now;
-use crate::text::{self, iso_second, printable};
+use crate::text::{self, printable};
 use crate::toml_file::diagnostic::{place, similar};
 
 /// Show the limits that apply to a user
@@ -96,133 +90,6 @@ pub(super) struct Show {
     json: bool,
 }
 
-/// One limit.
-#[derive(Clone, Serialize, JsonSchema)]
-struct LimitLine {
-    unit: &'static str,
-    per: String,
-    /// window or bucket.
-    kind: &'static str,
-    /// The limit, or the burst; null without limit.
-    limit: Option<f64>,
-    /// In seconds; of a bucket, in which all of it leaks.
-    period: Option<f64>,
-    /// The limit, as it is written.
-    text: String,
-    rule: String,
-    /// Where it stands.
-    file: String,
-    /// Null for policies in use.
-    line: Option<u32>,
-    #[serde(skip)]
-    place: String,
-}
-
-/// An exemption.
-#[derive(Serialize, JsonSchema)]
-struct ExemptLine<'a> {
-    file: String,
-    line: Option<u32>,
-    #[serde(serialize_with = "second")]
-    #[schemars(with = "Option<String>")]
-    until: Option<i64>,
-    reason: Option<&'a str>,
-    #[serde(skip)]
-    place: String,
-}
-
-fn second<S: Serializer>(until: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
-    until.map(iso_second).serialize(serializer)
-}
-
-/// What becomes of mail that is unlike the user's habits.
-#[derive(Serialize, JsonSchema)]
-struct HabitsLine {
-    habits: &'static str,
-    sensitivity: &'static str,
-    rule: String,
-}
-
-/// A policy, and what it says of the subject.
-#[derive(Serialize, JsonSchema)]
-struct Shown<'p> {
-    policy: &'p str,
-    /// To which mail it applies.
-    when: String,
-    action: &'static str,
-    /// Who is counted; null if the policy counts something else.
-    identity: Option<&'p str>,
-    package: Option<&'p str>,
-    /// What names it: `customer acme`.
-    package_from: Option<String>,
-    #[serde(skip)]
-    applied_package: Option<Package<'p>>,
-    #[serde(skip)]
-    unknown_package: Option<&'p str>,
-    customer: Option<&'p str>,
-    /// Null: off.
-    habits: Option<HabitsLine>,
-    exempt: Option<ExemptLine<'p>>,
-    limits: Vec<LimitLine>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct PoliciesJson<'a> {
-    /// What is shown.
-    file: String,
-    policies: &'a [Shown<'a>],
-}
-
-/// Whose limits are shown, folded.
-struct Searched {
-    identity: String,
-    /// Of an address that mail servers may read differently.
-    is_ambiguous: bool,
-    /// What the policy counts together.
-    per: String,
-    recipient: Option<String>,
-}
-
-/// The policies that are shown.
-enum PolicySource {
-    /// Those in use.
-    InUse(PolicyFile),
-    /// Those of a policy file, compiled, and where they are written.
-    File(Box<Image>, Policies),
-}
-
-impl PolicySource {
-    fn file(path: &Path) -> Result<Self, Failure> {
-        let (policies, image) = compiled(path)?;
-        Ok(Self::File(Box::new(image), policies))
-    }
-
-    fn image(&self) -> Result<&Image, &ImageError> {
-        match self {
-            Self::InUse(file) => file.image(),
-            Self::File(image, _) => Ok(image),
-        }
-    }
-
-    /// The policy `name` as it is written, if that is known.
-    fn written(&self, name: &str) -> Option<&Policy> {
-        match self {
-            Self::InUse(_) => None,
-            Self::File(_, policies) => policies.policies.get(name),
-        }
-    }
-
-    /// The files that locations are in.
-    fn files(&self) -> Vec<PathBuf> {
-        match self {
-            Self::InUse(file) => {
-                file.image().map(|image| image.path().to_owned()).into_iter().collect()
-            }
-            Self::File(_, policies) => policies.files.clone(),
-        }
-    }
-}
-
 const COLUMNS: [Column; 7] = [
     Column::words("POLICY"),
     Column::words("LIMIT"),
@@ -248,16 +115,22 @@ impl Show {
             return Err(Failure::new(format!("{file} has no policy {name:?}; {instead}")));
         }
         let identity = image.identity()?;
+        let asked = AskedMail {
+            user: self.user.clone(),
+            client: self.client,
+            recipient: self.recipient.clone(),
+            package: self.package.clone(),
+        };
         let mut policies = Vec::new();
         for name in
             image.names().filter(|name| self.policy.as_deref().is_none_or(|only| only == *name))
         {
             let Some(policy) = image.policy(name)? else { continue };
-            policies.push((name, policy, self.searched(identity, policy)));
+            policies.push((name, policy, asked.searched(identity, policy)));
         }
         let mut shown = Vec::new();
         for (name, policy, searched) in &policies {
-            shown.push(self.shown(&files, name, policy, source.written(name), searched, at)?);
+            shown.push(asked.shown(&files, name, policy, source.written(name), searched, at)?);
         }
         if self.json {
             let file = place(&files, Location::default());
@@ -282,7 +155,7 @@ impl Show {
     /// The policies that are shown.
     fn source(&self) -> Result<PolicySource, Failure> {
         if let Some(file) = &self.file {
-            return PolicySource::file(file);
+            return of_file(file);
         }
         let in_use = match spool_dir::find(self.spool.as_deref()) {
             Ok(spool) => Some(PolicyFile::open(&spool)),
@@ -301,7 +174,7 @@ impl Show {
             }
         }
         self.note(format_args!("no policies are in use; those of {FILE}"));
-        PolicySource::file(Path::new(FILE))
+        of_file(Path::new(FILE))
     }
 
     /// Says what is shown; JSON has it in `file`.
@@ -310,179 +183,11 @@ impl Show {
             note(printable(what.to_string().as_bytes()));
         }
     }
-
-    fn searched(&self, all: &Identity, policy: PolicyImage<'_>) -> Searched {
-        let folding = &all.folding;
-        let fold = |field, text: &Option<String>| {
-            key::folded(all, field, text.as_deref()?).map(Cow::into_owned)
-        };
-        let user = fold(Field::Auth, &self.user);
-        let (sender, recipient) =
-            (fold(Field::Sender, &self.user), fold(Field::Recipient, &self.recipient));
-        let is_local = policy.settings().requires(State::Local);
-        let written = || self.user.as_deref().map(|user| user.trim().to_owned());
-        let value = |field: Field| match field {
-            // Whoever used AUTH is never local.
-            Field::Auth if is_local => None,
-            Field::Auth => user.clone(),
-            Field::Sender => sender.clone(),
-            Field::LocalAccount | Field::Script => written().filter(|user| !user.is_empty()),
-            Field::Client => self.client.map(|client| folding.client(client).to_string()),
-            Field::Client56 | Field::Client48 => {
-                let network = self.client.and_then(|client| field.wider_network(client));
-                network.map(|network| network.to_string())
-            }
-            Field::Recipient => recipient.clone(),
-            Field::SenderDomain => domain_of(sender.as_deref()),
-            Field::RecipientDomain => domain_of(recipient.as_deref()),
-            Field::Destination => domain_of(recipient.as_deref())
-                .map(|domain| all.destinations.of(&domain).to_owned()),
-            Field::Helo => None,
-            Field::Server => Some(host_name().to_owned()),
-        };
-        let (first, per) = match &policy.settings().key[..] {
-            [] => {
-                let first = all.chain.iter().find_map(|field| Some((*field, value(*field)?)));
-                let per = first.as_ref().map(|(_, value)| value.clone());
-                let nobody = self.user.is_none() && self.client.is_none();
-                let each = if nobody { "each user" } else { "" };
-                (first, per.unwrap_or_else(|| each.to_owned()))
-            }
-            key => {
-                let part = |field: &Field| {
-                    value(*field).unwrap_or_else(|| format!("each {}", field.word()))
-                };
-                let per: Vec<String> = key.iter().map(part).collect();
-                (key.first().and_then(|field| Some((*field, value(*field)?))), per.join(", "))
-            }
-        };
-        let address = |field: Field| if field.is_of_recipient() { &recipient } else { &sender };
-        let is_ambiguous = first.as_ref().is_some_and(|(field, _)| {
-            field.is_of_address() && address(*field).as_deref().is_some_and(mailbox::is_ambiguous)
-        });
-        let identity = first.map(|(_, value)| value).unwrap_or_default();
-        Searched { identity, is_ambiguous, per, recipient }
-    }
-
-    fn shown<'p>(
-        &'p self,
-        files: &[PathBuf],
-        name: &'p str,
-        policy: &'p PolicyImage<'p>,
-        written: Option<&Policy>,
-        searched: &'p Searched,
-        at: i64,
-    ) -> Result<Shown<'p>, Failure> {
-        let subject = Subject {
-            identity: &searched.identity,
-            is_ambiguous: searched.is_ambiguous,
-            package: self.package.as_deref(),
-            client: self.client,
-            recipient: searched.recipient.as_deref(),
-        };
-        let exempt = policy.exemption(&subject, at)?.map(|entry| {
-            let written = written.and_then(|policy| policy.exempt.get(entry.number as usize));
-            let at = written.map(|entry| entry.at).unwrap_or_default();
-            let (file, line, place) = (file(files, at), line(at), place(files, at));
-            ExemptLine { file, line, until: entry.until, reason: entry.reason, place }
-        });
-        let mut limits = Vec::new();
-        for applied in policy.applied(&subject)? {
-            let at = written.and_then(|policy| location(policy, &applied)).unwrap_or_default();
-            add_lines(&mut limits, files, &applied, at, searched);
-        }
-        let habits = policy.habits(&subject)?.map(|AppliedHabits { on, sensitivity, rule }| {
-            let (habits, sensitivity) = (on.word(), sensitivity.word());
-            HabitsLine { habits, sensitivity, rule: rule.to_string() }
-        });
-        let package = policy.package(&subject)?;
-        let when = policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>();
-        Ok(Shown {
-            policy: name,
-            when: when.join(" and "),
-            action: policy.settings().action.word(),
-            identity: Some(&*searched.identity).filter(|identity| !identity.is_empty()),
-            package: package.map(|package| package.name),
-            package_from: package.map(|package| package.from.to_string()),
-            applied_package: package,
-            unknown_package: policy.unknown_package(&subject)?,
-            customer: policy.customer(&subject)?,
-            habits,
-            exempt,
-            limits,
-        })
-    }
 }
 
-/// Where limits of `policy` are written.
-fn location(policy: &Policy, applied: &Applied<'_>) -> Option<Location> {
-    let limits: &Limits = match applied.rule {
-        Rule::User(name) => &policy.users.get(name)?.limits,
-        Rule::Domain(name) => &policy.domains.get(name)?.limits,
-        Rule::Customer(name) => &policy.customers.get(name)?.limits,
-        Rule::Package(name) => policy.packages.get(name)?,
-        Rule::Default => &policy.default,
-    };
-    match (applied.unit, applied.per) {
-        (Some(unit), Per::Key) => limits.each.get(&unit).map(|amount| amount.at),
-        (Some(unit), Per::Domain | Per::Customer) => {
-            limits.total.get(&unit).map(|amount| amount.at)
-        }
-        (None, _) => limits.buckets.as_ref().map(|buckets| buckets.at),
-    }
-}
-
-fn domain_of(address: Option<&str>) -> Option<String> {
-    address.and_then(crate::policy::fold::domain).map(str::to_owned)
-}
-
-/// Adds a line for each of these limits.
-fn add_lines(
-    lines: &mut Vec<LimitLine>,
-    files: &[PathBuf],
-    applied: &Applied<'_>,
-    at: Location,
-    searched: &Searched,
-) {
-    let line = LimitLine {
-        unit: applied.unit.map_or("", |unit| unit.word()),
-        per: match applied.per {
-            Per::Key => searched.per.clone(),
-            Per::Domain => {
-                let domain = domain_of(Some(&searched.identity));
-                domain.map(|domain| format!("all of {domain}")).unwrap_or_default()
-            }
-            Per::Customer => format!("all of {}", applied.rule),
-        },
-        kind: Limit::kind(applied.unit),
-        limit: None,
-        period: None,
-        text: "unlimited".to_owned(),
-        rule: applied.rule.to_string(),
-        file: file(files, at),
-        line: line(at),
-        place: place(files, at),
-    };
-    let limited = applied.limits.iter().map(|limit| {
-        let (most, period) = (limit.algorithm.limit(), limit.algorithm.period());
-        let (unit, text) = (limit.unit.word(), limit.to_string());
-        let period = Some(period).filter(|period| period.is_finite());
-        LimitLine { unit, limit: Some(most), period, text, ..line.clone() }
-    });
-    lines.extend(limited);
-    if applied.limits.is_empty() {
-        lines.push(line);
-    }
-}
-
-/// The file, where it is known.
-fn file(files: &[PathBuf], at: Location) -> String {
-    files.get(usize::from(at.file)).map(|file| file.display().to_string()).unwrap_or_default()
-}
-
-/// The line, where it is known.
-fn line(at: Location) -> Option<u32> {
-    Some(at.line).filter(|&line| line > 0)
+fn of_file(path: &Path) -> Result<PolicySource, Failure> {
+    let (policies, image) = compiled(path)?;
+    Ok(PolicySource::File(Box::new(image), policies))
 }
 
 fn print(screen: &mut Screen<'_>, shown: &[Shown<'_>]) -> Result<(), Failure> {

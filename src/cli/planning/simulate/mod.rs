@@ -1,28 +1,22 @@
 //! `exirate simulate`: what policies would have refused, from a log.
 
-mod compare;
-mod events;
-mod input;
-mod notes;
-mod settings;
-mod totals;
+mod print;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clap::{Args, ValueEnum as _};
 
-use self::compare::Comparison;
-use self::events::RefusedEvents;
-pub(in crate::cli) use self::input::Input;
-use self::settings::{Retry, Stages};
-use self::totals::Summary;
+use self::print::RefusedEvents;
 use super::logs::{Logs, print_unused};
 use super::policy::compiled;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, bytes_read, note};
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{By, MeasuredBy};
-use crate::history::simulate::{Decided, Refusals, Simulation, SimulationSettings};
+use crate::history::simulate::{
+    AssumedRetries, Attempt, Comparison, Decided, Input, Refusals, Simulation, SimulationSettings,
+    Stages, Summary, notes,
+};
 use crate::policy::image::Image;
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
@@ -91,8 +85,8 @@ pub(in crate::cli) struct Simulate {
 
     /// How other mail servers try again: exim, never, or the waits before each retry, as in
     /// 5m,15m,1h
-    #[arg(long, value_name = "WAITS", default_value = "exim", value_parser = Retry::parse)]
-    retry: Retry,
+    #[arg(long, value_name = "WAITS", default_value = "exim", value_parser = AssumedRetries::parse)]
+    retry: AssumedRetries,
 
     /// Show only the first N
     #[arg(long, value_name = "N")]
@@ -136,14 +130,14 @@ impl Simulate {
             notes::of(policies, &self.only, &self.stages.0, input, simulation.totals())
         };
         let outcome = if self.unused {
-            input.read(&files, &mut |_| {}, &mut |_| Ok(()))?;
+            input.read(&files, &mut |_| {}, &mut |_| Ok(()), &mut bytes_read(&files))?;
             print_unused(screen, input.counts.used, &input.counts.unused, self.json)?
         } else if let Some((path, (other_policies, image))) = &other {
             let mut against = self.simulation(path, image)?;
             let mut comparison = Comparison::new(&self.policy, path);
-            input.read(&files, &mut |_| {}, &mut |attempt| {
-                comparison.decide(&mut simulation, &mut against, attempt)
-            })?;
+            let decide =
+                &mut |attempt: &Attempt| comparison.decide(&mut simulation, &mut against, attempt);
+            input.read(&files, &mut |_| {}, decide, &mut bytes_read(&files))?;
             let mut notes = noted(&policies, &input, &simulation);
             for one in noted(other_policies, &input, &against) {
                 if !notes.contains(&one) {
@@ -152,18 +146,26 @@ impl Simulate {
             }
             notes.extend(notes::omitted(comparison.omitted()));
             notes.iter().for_each(note);
-            comparison.print(screen, self.top, self.json, notes)?
+            let report = comparison.report(self.top, notes);
+            let outcome = Outcome::found_if(report.counts.differ() > 0);
+            let names = [&*self.policy, path];
+            screen.show(self.json, &report, |screen, it| {
+                print::print_comparison(screen, names, it)
+            })?;
+            outcome
         } else if self.events {
             let mut events = RefusedEvents::new(self.json);
             let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
-            input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
+            let each = &mut |attempt: &Attempt| simulation.decide(attempt, decide);
+            input.read(&files, &mut |_| {}, each, &mut bytes_read(&files))?;
             simulation.finish(decide)?;
             noted(&policies, &input, &simulation).iter().for_each(note);
             events.finish()?
         } else {
             let mut refusals = Refusals::default();
             let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
-            input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
+            let each = &mut |attempt: &Attempt| simulation.decide(attempt, decide);
+            input.read(&files, &mut |_| {}, each, &mut bytes_read(&files))?;
             simulation.finish(decide)?;
             let mut notes = noted(&policies, &input, &simulation);
             notes.extend(notes::omitted(refusals.omitted()));
@@ -174,7 +176,7 @@ impl Simulate {
                 summary.group(by);
             }
             let outcome = Outcome::found_if(summary.refused > 0);
-            summary.show(screen, self.top, self.json)?;
+            print::show(summary, screen, self.top, self.json)?;
             outcome
         };
         self.logs.keep_cursor(input.read.cursor.as_deref())?;

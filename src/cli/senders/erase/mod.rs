@@ -1,6 +1,5 @@
 //! `exirate erase`: remove a person from everything that is stored.
 
-mod found;
 mod person;
 mod shared;
 
@@ -9,21 +8,20 @@ use std::path::Path;
 
 use clap::Args;
 
-use self::found::{TracesOfPerson, concerns};
-use self::person::Person;
+use self::person::{Person, TracesOfPerson, concerns};
 use self::shared::SharedStores;
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
-use crate::cli::shared::database::{Both, Common, print_incidents};
-use crate::cli::shared::screen::{Screen, note, shards};
+use crate::cli::shared::database::{Common, print_incidents};
+use crate::cli::shared::screen::{Screen, TERMINAL, Terminal, note};
 use crate::cli::{Failure, Json, Outcome};
 use crate::policy::changes::settings;
 use crate::policy::image::PolicyFile;
 use crate::spool::Spool;
+use crate::standing::databases::Both;
 use crate::store::OwnedKey;
-use crate::text::counted_or_no;
-use crate::text::printable;
 use crate::text::time::now;
+use crate::text::{counted_or_no, printable};
 use crate::trace::TraceStore;
 
 /// Remove a person from everything that exirate stores
@@ -84,8 +82,8 @@ impl Erase {
         let person = Person::of(&self.person, &self.common.folding()?).map_err(Failure::new)?;
         let directory = self.common.directory()?;
         let mut both = match self.dry_run {
-            true => Both::open(&directory)?,
-            false => Both::open_to_change(&directory)?,
+            true => Both::open(&directory, &Terminal)?,
+            false => Both::open_to_change(&directory, &Terminal)?,
         };
         let mut unsearched = Vec::new();
         let mut shared = SharedStores::open(&directory, &mut unsearched);
@@ -107,11 +105,7 @@ impl Erase {
         }
         found.left.extend(unsearched);
         found.left.extend(left(&person, &directory, &both)?);
-        if self.common.json {
-            screen.json(&found)?;
-        } else {
-            self.print(screen, &found)?;
-        }
+        screen.show(self.common.json, &found, |screen, found| self.print(screen, found))?;
         Ok(Outcome::found_if(!found.is_any() || !found.left.is_empty()))
     }
 
@@ -194,7 +188,7 @@ fn erase_rates(
     }
     // The names of removed records, also of earlier ones, stay in a shard until it is
     // rebuilt.
-    spool.compact(now(), shards())?;
+    spool.compact(now(), TERMINAL.shards())?;
     let events = spool.erase_events_of(&|text| person.is_in(text))?;
     found.crossings += events.crossings;
     found.refusals = events.refusals;

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::found::{TracesOfPerson, concerns};
-use super::person::Person;
+use super::person::{Person, TracesOfPerson, concerns};
 use crate::cluster::ClusterSettings;
 use crate::redis::{SharedEvent, SharedEvents, SharedRates};
 use crate::serve::servers;
@@ -71,9 +70,11 @@ impl SharedStores {
             found.left.push(format!("{crossings} in {name} that this exirate cannot read"));
         }
         found.overrides += overrides as u64;
-        found.rates += keys.len() as u64;
+        let concerns = |identity: &[u8]| person.is_in(identity);
+        let usage = self.rates.published_usage(&concerns, false)?;
+        found.rates += keys.len() as u64 + usage;
         found.crossings += events.len() as u64;
-        Ok(NamedPerson { overrides, keys, events })
+        Ok(NamedPerson { overrides, keys, events, usage })
     }
 
     /// Removes what [`SharedStores::search`] has found.
@@ -90,6 +91,9 @@ impl SharedStores {
             self.rates.remove(key.key())?;
         }
         self.events.remove(&named.events)?;
+        if named.usage > 0 {
+            self.rates.published_usage(&|identity| person.is_in(identity), true)?;
+        }
         Ok(())
     }
 }
@@ -99,6 +103,8 @@ pub(super) struct NamedPerson {
     overrides: usize,
     keys: Vec<OwnedKey>,
     events: Vec<SharedEvent>,
+    /// How many accounts whose usage servers have published.
+    usage: u64,
 }
 
 /// Whether an event names the person; `None` if it cannot be read: it may be one of a later

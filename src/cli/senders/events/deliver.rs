@@ -1,17 +1,17 @@
 //! `exirate events deliver`: send crossings to the receivers of the policies in use.
 
-use std::fmt::Arguments;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 use clap::Args;
 
-use crate::alerts::{ReceiverReport, SENDMAIL, SendOutcome, Sender, Tested, Voice};
-use crate::cli::shared::database::{Common, require_owner};
-use crate::cli::shared::screen::{Screen, complain, note};
+use crate::alerts::{Published, ReceiverReport, SENDMAIL, SendOutcome, Sender, Tested};
+use crate::cli::shared::database::Common;
+use crate::cli::shared::screen::{Screen, Terminal, note};
 use crate::cli::{Failure, Json, Outcome};
 use crate::redis::SharedEvents;
 use crate::serve::servers;
+use crate::standing::databases::require_owner;
 
 /// Send new crossings to the receivers in [on.crossing] of the policies
 #[derive(Debug, Args)]
@@ -63,6 +63,7 @@ impl Deliver {
             sendmail: &self.sendmail,
             connect: &connect,
             voice: &Terminal,
+            published: Published::default(),
         };
         if self.test {
             return self.test(screen, &sender);
@@ -107,17 +108,4 @@ fn connect(config: &Path) -> Result<(SharedEvents, String), String> {
     let stream = SharedEvents::connect(&config.redis)
         .map_err(|error| format!("{} cannot be used: {error}", config.redis))?;
     Ok((stream, config.agent.server_name))
-}
-
-/// Standard error.
-pub(in crate::cli) struct Terminal;
-
-impl Voice for Terminal {
-    fn complain(&self, what: Arguments<'_>) {
-        complain(what);
-    }
-
-    fn note(&self, what: Arguments<'_>) {
-        note(what);
-    }
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::{Args, Subcommand};
 
-pub(in crate::cli) use self::deliver::Terminal;
 pub(in crate::cli) use self::source::{Event, EventSource};
 pub(in crate::cli) use crate::alerts::{EventJson, mark};
 use crate::cli::shared::complete;
@@ -24,7 +23,7 @@ use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
 use crate::standing::in_force::until;
 use crate::standing::key_text;
-pub(in crate::cli) use crate::standing::logged::{decisive, in_period, key, period};
+pub(in crate::cli) use crate::standing::logged::{decisive, key, period};
 use crate::text;
 
 /// How often --follow looks for new events.
@@ -219,6 +218,7 @@ fn what_follows(event: &LoggedEvent, evidence: &str) -> String {
     match event.blocked() {
         Some(block) => format!(" blocked {}", until(block)),
         None if evidence.is_empty() => String::new(),
+        None if event.is_overdue() => format!(" has waited too long: {evidence}"),
         None => format!(" may be stolen: {evidence}"),
     }
 }

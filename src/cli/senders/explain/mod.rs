@@ -1,10 +1,6 @@
 //! `exirate explain`: why something was refused, and what drove a sender over a limit.
 
-mod crossing;
 mod event;
-mod habits;
-mod now;
-mod remedies;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,26 +12,24 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use self::crossing::CrossingJson;
-use self::event::{EventExplanation, WasRefused};
-use self::habits::HabitsExplanation;
-use self::now::NowExplanation;
+use self::event::{CrossingJson, WasRefused};
 use super::events::{self, Event, EventSource, key};
 use super::habits::account::{FoundAccounts, find, suspected};
-use crate::cli::shared::hold_queue::{self, HeldMail};
+use crate::alerts::TEST_KEY;
 use crate::cli::shared::keys::{self, Narrow, Selection};
-use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note, noted};
 use crate::cli::shared::times::{self, Moment};
-use crate::cli::shared::{complete, database};
+use crate::cli::shared::{complete, database, hold_queue};
 use crate::cli::{Failure, Json, Outcome};
 use crate::history::explain::rule;
+use crate::mta::held::HeldMail;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
-use crate::standing::accounts::{Account, InUse};
+use crate::standing::accounts::{self, Account, InUse};
 use crate::standing::audit_line::AuditLine;
 use crate::standing::can_send::CanSend;
+use crate::standing::explained::{self, EventExplanation, HabitsExplanation, NowExplanation};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
@@ -43,9 +37,8 @@ use crate::standing::pattern::{Pattern, Syntax};
 use crate::standing::totals::Totals;
 use crate::standing::usage::UsageReader;
 use crate::store::{Entry, Inspect, Override, OwnedKey, Target, Wanted};
-use crate::text;
-use crate::text::counted_or_no;
 use crate::text::time::now;
+use crate::text::{self, counted_or_no};
 
 /// How far from --at an event may be, in seconds.
 const NEAR: i64 = 3600;
@@ -178,6 +171,10 @@ impl Explain {
         if self.habits {
             return self.explain_habits(screen);
         }
+        if self.keys == [TEST_KEY] && !self.common.json {
+            writeln!(screen, "{TEST_KEY} is what test alerts are of: nobody is over a limit")?;
+            return Ok(Outcome::Fine);
+        }
         let outcome = self.explain(screen)?;
         if self.id.is_none() && !self.common.json && !self.crossing {
             self.name_held(screen)?;
@@ -192,14 +189,14 @@ impl Explain {
         accounts.sort_by_key(Account::shown);
         let (in_use, now) = (InUse::of(&self.common.directory()?), now().seconds);
         for (n, account) in accounts.iter().enumerate() {
-            let explained = HabitsExplanation::of(account, &in_use, &self.common, now);
+            let explained = HabitsExplanation::of(account, &in_use, &self.common.commands(), now);
             match self.common.json {
                 true => screen.json(&explained)?,
                 false if n > 0 => writeln!(screen)?,
                 false => {}
             }
             if !self.common.json {
-                explained.print(screen)?;
+                writeln!(screen, "{}", explained.text)?;
             }
         }
         Ok(Outcome::found_if(missing))
@@ -218,14 +215,14 @@ impl Explain {
         if self.id.is_some() || self.common.json || self.crossing {
             return Ok(said);
         }
-        let folding = self.common.folding()?;
+        let (folding, commands) = (self.common.folding()?, self.common.commands());
         let in_use = InUse::of(&self.common.directory()?);
         let narrow = Narrow::unselective(self.narrow.is_exact());
         let now = in_force.now.seconds;
         for key in &self.keys {
             let key = std::slice::from_ref(key);
             let all = suspected(&self.common, &in_use, key, &self.narrow, now)?;
-            let of_habits = |account| Some((account, habits::suspected(account, &in_use, now)?));
+            let of_habits = |account| Some((account, explained::suspected(account, &in_use, now)?));
             let all: Vec<(&Account, (&str, i64))> = all.iter().filter_map(of_habits).collect();
             let target = keys::override_target(&key[0], self.narrow.is_exact(), &folding);
             let is_one = !Selection::new(key, &narrow, &folding)?.is_loose();
@@ -242,11 +239,11 @@ impl Explain {
                 let held = all.iter().map(|(_, held)| *held).max_by_key(|(_, until)| *until);
                 writeln!(screen, "{}", screen.paint(BOLD, can_send.sentence(name, held)))?;
                 if let Some(one) = can_send.overridden {
-                    said.insert(now::decides(one));
+                    said.insert(explained::decides(one));
                 }
                 let remedies = match can_send.denial() {
-                    Some(denial) => remedies::denied(&self.common, name, denial),
-                    None if can_send.is_blocked() => remedies::blocked(&self.common, name),
+                    Some(denial) => explained::denied(&commands, name, denial),
+                    None if can_send.is_blocked() => explained::blocked(&commands, name),
                     None => Vec::new(),
                 };
                 if !remedies.is_empty() {
@@ -259,14 +256,13 @@ impl Explain {
             }
             for (account, (verdict, until)) in all {
                 let key = account.shown();
-                let command = self.common.command("explain --habits", &key);
+                let command = commands.about("explain --habits", &key);
                 match one {
                     Some(_) => writeln!(screen, "  {:<8}  see `{command}`", "habits")?,
                     None => writeln!(
                         screen,
-                        "now, {key}, habits: suspected, so mail is {verdict} until {}; see \
-                         `{command}`",
-                        text::time::local_second(until)
+                        "now, {key}, habits: suspected, so mail is {verdict} {}; see `{command}`",
+                        accounts::until(until, now)
                     )?,
                 }
             }
@@ -304,8 +300,10 @@ impl Explain {
     /// Names what policies hold of it.
     fn name_held(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let Some(held) = HeldMail::if_readable(&self.common.directory()?) else { return Ok(()) };
-        let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &self.common.folding()?)?;
-        hold_queue::print(screen, &messages, |words, key| self.common.command_here(words, key))
+        let (exact, folding) = (self.narrow.is_exact(), self.common.folding()?);
+        let messages = hold_queue::of_keys(&held, &self.keys, exact, &folding)?;
+        let commands = self.common.commands();
+        hold_queue::print(screen, &messages, |words, key| commands.here(words, key))
     }
 
     fn explain(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
@@ -341,7 +339,7 @@ impl Explain {
             let mut known = false;
             for (event, server) in &found {
                 let elsewhere = logs.is_elsewhere(server).then_some(server.as_str());
-                known |= crossing::explain(
+                known |= event::explain_crossing(
                     screen,
                     &directory,
                     event,
@@ -352,6 +350,7 @@ impl Explain {
             screen.flush()?;
             return Ok(Outcome::found_if(!known));
         }
+        let commands = self.common.commands();
         let mut store = self.common.open()?;
         let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let mut said = self.say_who_can(screen, &mut *store, &in_force)?;
@@ -366,7 +365,7 @@ impl Explain {
             let explained = EventExplanation::of(event);
             let own = records.iter().filter(|record| key_text::key_of(&record.key()) == key(event));
             let own: Vec<OwnedKey> = own.cloned().collect();
-            let now = NowExplanation::of(&mut *store, &own, &self.common, &in_force)?;
+            let now = NowExplanation::of(&mut *store, &own, &commands, &in_force)?;
             if self.common.json {
                 let event = Some(events::EventJson::on(server, event));
                 screen.json(&ExplanationJson { event, explained: Some(&explained), now: &now })?;
@@ -376,7 +375,7 @@ impl Explain {
                 writeln!(screen)?;
             }
             explained.print(screen, event, server, logs.was_refused(event, server))?;
-            now::print(screen, &now, &mut said)?;
+            event::print_now(screen, &now, &mut said)?;
         }
         self.say_usage(screen, &mut *store, &records, in_force.now)?;
         screen.flush()?;
@@ -431,8 +430,8 @@ impl Explain {
             refused.extend(refusals.iter().map(|(event, _)| event.at.as_micros()));
             found.extend(refusals);
         }
-        // An alarm of habits is no limit.
-        found.retain(|(event, _)| !event.is_alarm());
+        // An alarm of habits is no limit, nor is mail that has waited too long.
+        found.retain(|(event, _)| !event.is_alarm() && !event.is_overdue());
         let folding = self.common.folding()?;
         found.retain(|(event, _)| match &self.id {
             Some(id) => event.texts.message_id == id.trim().as_bytes(),
@@ -506,8 +505,7 @@ impl Explain {
         let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let folding = self.common.folding()?;
         let arguments = (&*self.keys, &self.narrow);
-        let of =
-            missing_totals::of_missing(&mut *store, &in_force, selection, arguments, &folding)?;
+        let of = keys::of_missing(&mut *store, &in_force, selection, arguments, &folding)?;
         keys.extend(of);
         Ok(Searched { store, keys, unread, in_force })
     }
@@ -595,7 +593,7 @@ impl Explain {
         selection: &Selection,
     ) -> Result<Outcome, Failure> {
         let Searched { mut store, keys, unread, in_force } = searched;
-        let found = NowExplanation::of(&mut *store, &keys, &self.common, &in_force)?;
+        let found = NowExplanation::of(&mut *store, &keys, &self.common.commands(), &in_force)?;
         if self.common.json {
             screen.json(&ExplanationJson { event: None, explained: None, now: &found })?;
         } else {
@@ -604,7 +602,7 @@ impl Explain {
             if !found.is_empty() || !selection.has_missing() || self.is_decided(&mut *store)? {
                 said = self.say_who_can(screen, &mut *store, &in_force)?;
             }
-            now::print(screen, &found, &mut said)?;
+            event::print_now(screen, &found, &mut said)?;
         }
         self.say_usage(screen, &mut *store, &keys, in_force.now)?;
         screen.flush()?;

@@ -9,15 +9,16 @@ use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::complete;
-use crate::cli::shared::confirm;
-use crate::cli::shared::database::{Common, print_incidents, require_owner};
-use crate::cli::shared::hold_queue::{self, HeldMail, QueueOptions};
+use crate::cli::shared::database::{Common, print_incidents};
+use crate::cli::shared::hold_queue::{self, QueueOptions};
 use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::{complete, confirm};
 use crate::cli::{Failure, Json, Outcome};
+use crate::mta::held::HeldMail;
 use crate::spool::Spool;
 use crate::standing::accounts::{Account, InUse};
 use crate::standing::alarm;
+use crate::standing::databases::require_owner;
 use crate::standing::held::{Deed, of_account};
 use crate::text;
 
@@ -99,11 +100,13 @@ impl Accept {
             let said = log.with(|by| alarm::accept(&mut spool, account, &in_use, by))?;
             let (key, alarm_at) = (account.shown(), account.habits.alarm_at());
             let accepted = said.is_some();
-            let mut one = Accepted { key, alarm_at, accepted, said, released: 0, held: None };
-            match &one.said {
+            let in_one = said.as_ref().map(|said| said.join("; "));
+            let mut one =
+                Accepted { key, alarm_at, accepted, said: in_one, released: 0, held: None };
+            match &said {
                 Some(said) => {
                     if !self.common.json {
-                        writeln!(screen, "{said}")?;
+                        writeln!(screen, "{}", said.join("\n  "))?;
                     }
                     let release = self.release(&held, account, &mut spool, &mut log, screen)?;
                     (one.released, one.held) = (release.released, release.held);
@@ -148,7 +151,7 @@ impl Accept {
         log: &mut AuditLog,
         screen: &mut Screen<'_>,
     ) -> Result<Released, Failure> {
-        let command = |words: &str, key: &str| self.common.command(words, key, "");
+        let command = |words: &str, key: &str| self.common.commands().about(words, key);
         let by_hand = || format!("`{}`", command("held release", &account.name()));
         let held = match held {
             Ok(held) => held,
@@ -167,7 +170,7 @@ impl Accept {
             }
         };
         let (of_alarm, others) = of_account(&held.messages, account);
-        let dealt = held.deal(Deed::Release, &of_alarm, Some(spool), log);
+        let dealt = hold_queue::deal(&*held.queue, Deed::Release, &of_alarm, Some(spool), log);
         if !self.common.json {
             for message in &dealt.done {
                 writeln!(screen, "released {}", message.line())?;

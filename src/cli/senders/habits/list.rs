@@ -5,8 +5,6 @@ use std::io::Write as _;
 
 use anstyle::Style;
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
 use crate::cli::senders::list::OVER;
@@ -15,83 +13,12 @@ use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
-use crate::rate::habits::{Alarm, Answer, Answers, Habits};
+use crate::rate::habits::{Answer, Answers, Habits};
 use crate::standing::accounts::{Account, InUse};
+use crate::standing::explained::AccountJson;
 use crate::standing::key_state::second;
-use crate::text;
-use crate::text::counted;
 use crate::text::time::now;
-
-/// An account, in JSON.
-#[derive(Serialize, JsonSchema)]
-pub(in crate::cli::senders) struct AccountJson {
-    key: String,
-    score: f64,
-    threshold: f64,
-    /// The last message; in seconds since 1970, as the other times.
-    at: i64,
-    messages: u16,
-    /// Null: never.
-    alarm_at: Option<i64>,
-    /// When the evidence began.
-    since: i64,
-    /// Null: not suspected.
-    suspected_until: Option<i64>,
-    /// How many messages were held or deferred since the alarm.
-    held: u32,
-    /// accepted or stolen; null: none.
-    answer: Option<&'static str>,
-    /// How many alarms there were.
-    alarms: u32,
-    /// How many of them were the owner.
-    accepted: u32,
-    /// How many of them were a thief.
-    stolen: u32,
-    /// How many strangers it usually writes to in a day.
-    usual: f64,
-    evidence: EvidenceJson,
-}
-
-impl AccountJson {
-    /// Of an account, of which an alarm is raised at this threshold.
-    pub(in crate::cli::senders) fn of(account: &Account, threshold: f64, now: i64) -> Self {
-        let habits = &account.habits;
-        let evidence = habits.evidence(habits.at());
-        let Answers { alarms, accepted, stolen } = habits.answers();
-        Self {
-            key: account.shown(),
-            score: habits.score(now),
-            threshold,
-            at: habits.at(),
-            messages: habits.messages(),
-            alarm_at: habits.alarm_at(),
-            since: habits.since(),
-            suspected_until: habits.suspected_until().filter(|&until| until > now),
-            held: habits.held(),
-            answer: habits.answer().map(Answer::word),
-            alarms,
-            accepted,
-            stolen,
-            usual: evidence.usual,
-            evidence: EvidenceJson::of(&evidence),
-        }
-    }
-}
-
-#[derive(Serialize, JsonSchema)]
-struct EvidenceJson {
-    strangers: u32,
-    messages: u32,
-    seconds: i64,
-    networks: u32,
-}
-
-impl EvidenceJson {
-    fn of(alarm: &Alarm) -> Self {
-        let Alarm { strangers, messages, seconds, networks, .. } = *alarm;
-        Self { strangers, messages, seconds, networks }
-    }
-}
+use crate::text::{self, counted};
 
 const COLUMNS: [Column; 11] = [
     Column::numbers("SCORE"),
@@ -194,7 +121,12 @@ fn cells(account: &Account, threshold: f64, now: i64) -> [String; 11] {
         format!("{threshold:.0}"),
         shown(evidence.strangers.to_string()),
         shown(evidence.messages.to_string()),
-        shown(text::duration(evidence.seconds as f64)),
+        // An alarm by volume has put its begin back.
+        shown(if evidence.is_put_back {
+            "-".to_owned()
+        } else {
+            text::duration(evidence.seconds as f64)
+        }),
         shown(evidence.networks.to_string()),
         format!("{:.1}", evidence.usual),
         habits.alarm_at().map_or_else(String::new, ago),

@@ -4,15 +4,14 @@
 pub(super) mod account;
 mod answers;
 mod learn;
-pub(super) mod list;
-mod sent;
+mod list;
 mod stolen;
 
 use clap::{Args, Subcommand};
 
-use self::list::AccountJson;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Json, Outcome};
+use crate::standing::explained::AccountJson;
 
 /// Show which accounts send mail unlike their habits
 #[derive(Debug, Args)]

@@ -9,25 +9,22 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::account::{FoundAccounts, find};
-use super::sent::Lookup;
+use super::account::{FoundAccounts, Lookup, find};
 use crate::cli::senders::allow::{note_observed, note_stronger, put};
 use crate::cli::shared::administrator::{self, AuditLog};
-use crate::cli::shared::complete;
-use crate::cli::shared::confirm;
-use crate::cli::shared::database::{print_incidents, require_owner};
-use crate::cli::shared::hold_queue::QueueOptions;
+use crate::cli::shared::database::print_incidents;
+use crate::cli::shared::hold_queue::{self, QueueOptions};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::times;
+use crate::cli::shared::{complete, confirm, times};
 use crate::cli::{Failure, Json, Outcome};
 use crate::history::habits::{SentMail, SentSince};
 use crate::identity::fold::Folding;
 use crate::spool::Spool;
 use crate::standing::accounts::Account;
-use crate::standing::alarm;
+use crate::standing::databases::require_owner;
 use crate::standing::held::{Deed, of_account};
-use crate::standing::override_state;
+use crate::standing::{alarm, override_state};
 use crate::store::{FOREVER, Inspect};
 use crate::text;
 use crate::text::time::now;
@@ -269,7 +266,10 @@ impl Stolen {
                 }
             };
             let deleted = match is_wanted {
-                true => held.deal(Deed::Delete, &of_alarm, Some(&mut *spool), &mut log).done.len(),
+                true => {
+                    let (queue, spool) = (&*held.queue, Some(&mut *spool));
+                    hold_queue::deal(queue, Deed::Delete, &of_alarm, spool, &mut log).done.len()
+                }
                 false => 0,
             };
             if deleted > 0 {
@@ -329,6 +329,6 @@ impl Stolen {
 
     /// A command to paste, about the account.
     fn command(&self, words: &str, account: &Account) -> String {
-        format!("`{}`", self.common.command(words, &account.name()))
+        format!("`{}`", self.common.commands().about(words, &account.name()))
     }
 }

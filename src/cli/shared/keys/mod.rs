@@ -8,17 +8,20 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
+use similar::Similar;
 
 use super::complete;
 use super::screen::{Tally, complain, note};
 use crate::cli::Failure;
 use crate::engine::RecordKey;
 use crate::identity::fold::Folding;
+use crate::spec::typed_period;
+use crate::standing::in_force::InForce;
 use crate::standing::key_text::{self, MODES};
 use crate::standing::pattern::{self, Pattern, Syntax};
-use crate::store::{Entry, Inspect, OwnedKey, Target, Wanted};
+use crate::standing::totals::{Totals, called};
+use crate::store::{Entry, Inspect, InspectError, OwnedKey, Target, Wanted};
 use crate::text;
-use similar::Similar;
 
 /// What `KEY` is, in each command's help.
 pub(in crate::cli) const HELP: &str = "\
@@ -46,7 +49,7 @@ pub(in crate::cli) struct Narrow {
     mode: Option<&'static str>,
 
     /// Select records with this period, such as 1h
-    #[arg(long, value_name = "P", value_parser = period, add = complete::periods())]
+    #[arg(long, value_name = "P", value_parser = typed_period, add = complete::periods())]
     period: Option<f64>,
 
     /// Take KEY byte for byte: no globs, no escapes, no folding
@@ -66,7 +69,7 @@ impl Narrow {
     ) -> Result<Self, String> {
         Ok(Self {
             mode: mode.map(self::mode).transpose()?,
-            period: period.map(self::period).transpose()?,
+            period: period.map(typed_period).transpose()?,
             exact,
         })
     }
@@ -137,12 +140,6 @@ fn mode(text: &str) -> Result<&'static str, String> {
     MODES.into_iter().find(|&mode| mode == stored).ok_or_else(|| {
         format!("expected one of {} or per_byte (stored under per_mail)", MODES.join(", "))
     })
-}
-
-/// A period in seconds, written as in a spec.
-pub(in crate::cli) fn period(text: &str) -> Result<f64, String> {
-    let seconds = key_text::parse_period(text);
-    seconds.ok_or_else(|| "expected a period, such as 1h, 30m, 1d12h or 3600".to_owned())
 }
 
 /// The records that a command is about: all where there is no `KEY` argument.
@@ -407,4 +404,35 @@ impl Search<'_> {
         let advice = self.similar().unwrap_or_else(|| listed.to_owned());
         format!("no key matches {shown}; {advice}")
     }
+}
+
+/// The records of the totals that refuse what those arguments name that have no record of their
+/// own, which are then not missing; a note says so.
+///
+/// # Errors
+/// The database cannot be read.
+pub(in crate::cli) fn of_missing(
+    store: &mut dyn Inspect,
+    in_force: &InForce,
+    selection: &mut Selection,
+    (arguments, narrow): (&[OsString], &Narrow),
+    folding: &Folding,
+) -> Result<Vec<OwnedKey>, InspectError> {
+    let mut found = Vec::new();
+    for (n, argument) in arguments.iter().enumerate() {
+        if narrow.is_selective() || !selection.is_missing(n) {
+            continue;
+        }
+        let Ok(target) = narrow.override_target(argument, folding) else { continue };
+        let totals = Totals::refusing_target(store, in_force, &target)?;
+        let names = totals.names_refusing(in_force);
+        if !names.is_empty() {
+            selection.has_found(n);
+            let argument = text::printable(argument.as_encoded_bytes());
+            let by = called(&names);
+            note(format_args!("{argument} has no record of its own; it is refused by {by}"));
+            found.extend(totals.keys().cloned());
+        }
+    }
+    Ok(found)
 }

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 
-use anstyle::Style;
-
 use super::{SetupCommand, log};
 use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
 use crate::policy::changes::are_applied;
 use crate::policy::image::PolicyFile;
@@ -198,9 +196,7 @@ fn would_refuse(
             [key.clone(), over.count.to_string(), policy.clone(), limit, last]
         })
     };
-    let layout = Layout::of(screen, COLUMNS, rows());
-    layout.head(screen)?;
-    layout.write(screen, Style::new(), rows(), None)?;
+    table::cells(screen, COLUMNS, rows)?;
     if found.len() > SHOWN {
         writeln!(screen, "and {} more: exirate events --since 7d", found.len() - SHOWN)?;
     }
@@ -230,7 +226,7 @@ mod tests {
         let would_refuse = |policies: &[&str]| {
             let mut out = Vec::new();
             let policies = policies.iter().copied().collect();
-            would_refuse(&mut Screen::of(&mut out), folder.path(), &policies).unwrap();
+            would_refuse(&mut Screen::of(&mut out, None), folder.path(), &policies).unwrap();
             String::from_utf8(out).unwrap()
         };
         let at = || Timestamp { seconds: now().seconds - 60, micros: 0 };

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use super::alerts_to::AlertsTo;
 use super::{SetupCommand, log};
-use crate::alerts::{SENDMAIL, Sender, Tested};
-use crate::cli::senders::events::Terminal;
+use crate::alerts::{Published, SENDMAIL, Sender, Tested};
 use crate::cli::shared::confirm;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, Terminal, note};
 use crate::cli::{Failure, Outcome};
 use crate::policy::model::{OnCrossing, Policies};
 use crate::policy::source::FILE;
@@ -131,6 +130,7 @@ impl SetupCommand {
             sendmail: SENDMAIL,
             connect: &connect,
             voice: &Terminal,
+            published: Published::default(),
         };
         let mut well = true;
         sender.test(|Tested { receiver, to, error, .. }| {

@@ -8,17 +8,16 @@ mod habits;
 use std::io::Write as _;
 use std::path::Path;
 
+use alerts_to::AlertsTo;
 use clap::Args;
 
-use alerts_to::AlertsTo;
-
 use crate::cli::shared::administrator::AuditLog;
-use crate::cli::shared::confirm;
-use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::{confirm, hold_queue};
 use crate::cli::{Failure, Outcome};
 use crate::doctor::uncounted;
 use crate::mta::ServerKind;
+use crate::mta::held::HeldMail;
 use crate::policy::source::FILE;
 use crate::policy::word::{OnHabits, Word as _};
 use crate::setup::find::{Options, find};

@@ -4,17 +4,15 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::facts::{Cluster, HeldCount, Status, Verdict};
-use super::keys::{Blocked, CrossingShown, DatabaseKeys};
-use super::policies::Policies;
 use crate::cli::Failure;
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::screen::Screen;
+use crate::overview::keys::{Blocked, CrossingShown, DatabaseKeys};
+use crate::overview::status::{Cluster, HeldCount, Policies, Status, Verdict};
 use crate::policy::word::{Action, Word as _};
 use crate::standing::usage;
-use crate::text;
 use crate::text::time::now;
-use crate::text::{bytes, counted, counted_or_no};
+use crate::text::{self, bytes, counted, counted_or_no};
 
 const WELL: Style = AnsiColor::Green.on_default().bold();
 const UNSURE: Style = AnsiColor::Yellow.on_default().bold();
@@ -44,19 +42,7 @@ pub(super) fn print(screen: &mut Screen<'_>, status: &Status) -> Result<(), Fail
     }
     of_policies(&mut rows, &status.policies);
     of_keys(&mut rows, &status.keys);
-    if let Some(HeldCount { messages, keys, since_second, .. }) = &status.held
-        && *messages > 0
-    {
-        let since = since_second.map_or_else(String::new, text::time::local_second);
-        rows.add(
-            "held",
-            format!(
-                "{} of {}, since {since}: see `exirate held`; `exirate held release KEY`",
-                counted(*messages, "message", "messages"),
-                counted(*keys, "key", "keys")
-            ),
-        );
-    }
+    of_queue(&mut rows, status);
     status.units.iter().for_each(|one| rows.add("units", one.shown()));
     if let Some(follower) = &status.follower {
         rows.add("follower", follower.shown());
@@ -111,6 +97,27 @@ impl Rows {
             writeln!(screen, "  {shown:<9}  {value}")?;
         }
         Ok(())
+    }
+}
+
+/// What policies hold in the queue, and what waits there.
+fn of_queue(rows: &mut Rows, status: &Status) {
+    let kept = |name: &'static str, count: &Option<HeldCount>, then: &str| {
+        let HeldCount { messages, keys, since_second, until_second, .. } = count.as_ref()?;
+        let since = text::time::local_second((*since_second)?);
+        let messages = counted(*messages, "message", "messages");
+        let keys = counted(*keys, "key", "keys");
+        let until = until_second.map(text::time::local_second);
+        let until = until.map_or_else(String::new, |at| format!(", out by about {at}"));
+        Some((name, format!("{messages} of {keys}, since {since}{until}: see {then}")))
+    };
+    let release = "`exirate held`; `exirate held release KEY`";
+    for (name, text) in
+        [kept("held", &status.held, release), kept("waiting", &status.waiting, "`exirate held`")]
+            .into_iter()
+            .flatten()
+    {
+        rows.add(name, text);
     }
 }
 

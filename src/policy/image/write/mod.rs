@@ -62,6 +62,7 @@ fn is_of_version_4(policies: &Policies) -> bool {
         && !identity.chain.contains(&Field::Destination)
         && all.all(|policy| {
             policy.delivery == DeliverySettings::default()
+                && policy.users.iter().all(|(_, user)| user.limits.habits.contact.is_none())
                 && !policy.settings.counts_attempts()
                 && !Unit::ALL.iter().any(|unit| unit.is_share() && policy.limits(*unit))
         })

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Caller, Circumstances, Context, Event, HandedOver, Origin};
 use crate::event::{Signs, account_key, is_of_dialogue};
+use crate::identity::written;
 use crate::policy::key::address;
 use crate::policy::word::{At, OnError, Word as _};
 use crate::rate::habits::marks;
@@ -209,7 +210,7 @@ impl EximRequest {
             .map(|word| OnError::of(&String::from_utf8_lossy(&word)).ok_or(EximFault::OnError));
         let policies = decoded("policies", &self.policies)?.filter(|names| !names.is_empty());
         let call = EximCall {
-            policies: policies.map(lossy),
+            policies: policies.map(text),
             on_error: on_error.transpose()?,
             only_looks: is(&self.look) || self.only_looks(interactive, has_id, &protocol),
             is_new_command: true,
@@ -262,7 +263,7 @@ impl EximRequest {
     ) -> Result<Event<String>, EximFault> {
         use AclStage as S;
         let known = |name, value| -> Result<_, EximFault> {
-            Ok(decoded(name, value)?.filter(|text| !text.is_empty()).map(lossy))
+            Ok(decoded(name, value)?.filter(|text| !text.is_empty()).map(text))
         };
         let ascii = |value: &Option<Vec<u8>>| {
             let text = value.as_deref().unwrap_or_default();
@@ -369,12 +370,8 @@ fn decoded(name: &'static str, value: &Option<Vec<u8>>) -> Result<Option<Vec<u8>
     value.as_ref().map(decode).transpose()
 }
 
-/// Exim's texts are UTF-8 where clients follow the standards.
-fn lossy(bytes: Vec<u8>) -> String {
-    match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }
+fn text(bytes: Vec<u8>) -> String {
+    written(bytes.into()).into_owned()
 }
 
 fn number<T: std::str::FromStr>(value: &Option<Vec<u8>>) -> Option<T> {
@@ -384,8 +381,8 @@ fn number<T: std::str::FromStr>(value: &Option<Vec<u8>>) -> Option<T> {
 /// `$local_part@$domain`
 fn recipient(local_part: &[u8], domain: &[u8]) -> Option<String> {
     let is_there = !local_part.is_empty() || !domain.is_empty();
-    let text = |bytes| String::from_utf8_lossy(bytes);
-    is_there.then(|| [text(local_part), Cow::Borrowed("@"), text(domain)].concat())
+    let [local_part, domain] = [local_part, domain].map(|bytes| written(bytes.into()));
+    is_there.then(|| [local_part, Cow::Borrowed("@"), domain].concat())
 }
 
 /// The addresses of `$recipients`, between which there is `, `. A quoted local part may have that
@@ -398,7 +395,7 @@ fn addresses(list: &[u8]) -> Vec<String> {
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b',' if !quoted && list.get(at + 1) == Some(&b' ') => {
-                all.push(lossy(list.get(start..at).unwrap_or_default().to_owned()));
+                all.push(text(list.get(start..at).unwrap_or_default().to_owned()));
                 start = at + 2;
                 at += 1;
             }
@@ -407,7 +404,7 @@ fn addresses(list: &[u8]) -> Vec<String> {
         at += 1;
     }
     match list.get(start..) {
-        Some(last) if !last.is_empty() => all.push(lossy(last.to_owned())),
+        Some(last) if !last.is_empty() => all.push(text(last.to_owned())),
         _ => {}
     }
     all

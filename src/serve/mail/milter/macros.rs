@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use super::packet::{CONNECT, MAIL, RCPT, texts};
+use crate::identity::written;
 
 /// The longest value that is kept; the rest of a longer one is left out.
 pub(super) const VALUE_MAX: usize = 1 << 10;
@@ -70,9 +71,9 @@ impl Macros {
     }
 }
 
-/// A value as text, which is UTF-8 where clients follow the standards.
+/// A value as text.
 pub(super) fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value.get(..VALUE_MAX).unwrap_or(value)).into_owned()
+    written(value.get(..VALUE_MAX).unwrap_or(value).into()).into_owned()
 }
 
 /// An address as mail servers write it: `192.0.2.1`, `2001:db8::1` or `IPv6:2001:db8::1`. An
@@ -127,7 +128,7 @@ mod tests {
         data.extend_from_slice(&[b'x'; 5000]);
         macros.take(&data);
         let login = macros.login.as_ref().unwrap();
-        assert!(login.starts_with("\u{fffd}xx") && login.len() < VALUE_MAX + 3);
+        assert!(login.starts_with("\\377xx") && login.len() < VALUE_MAX + 4);
         macros.take(b"M{auth_authen}\0\0");
         assert_eq!(macros.login, None);
     }

@@ -3,6 +3,7 @@
 
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Circumstances, Event, Origin};
+use crate::identity::written;
 use crate::policy::key::address;
 use crate::serve::mail::event::MailEvent;
 use crate::serve::mail::exim::request::{self as exim, EximFault, EximRequest};
@@ -260,7 +261,7 @@ impl Request {
         match self {
             Self::Postfix(request) => {
                 if let Some(attribute) = request.attribute(name) {
-                    *attribute = String::from_utf8_lossy(value).into_owned();
+                    *attribute = written(value.into()).into_owned();
                 }
             }
             Self::Exim(request) => request.set(name, value).map_err(RequestFault::Exim)?,

@@ -4,8 +4,8 @@ use super::cursor::{Cursor, Page};
 use super::state::Api;
 use super::types::{Keys, Status};
 use crate::serve::web::http::problem::Problem;
-use crate::serve::web::look::Seen;
-use crate::serve::web::look::snapshot::ListState;
+use crate::serve::web::look::snapshot::{ListState, Snapshot};
+use crate::serve::web::look::{Seen, Viewer};
 use crate::text;
 
 impl Api {
@@ -29,11 +29,14 @@ impl Api {
         state: ListState,
         search: &str,
         limit: usize,
-        after: Option<&Cursor>,
-        seen: &Seen,
+        after: Option<Cursor>,
+        viewer: Viewer,
     ) -> Result<Keys, Problem> {
-        let snapshot = self.look.snapshot(seen).await?;
-        let Page { items, next } = snapshot.page(state, &search.to_lowercase(), limit, after);
-        Ok(Keys { at: text::iso(snapshot.in_force.now), keys: items, next })
+        let search = search.to_lowercase();
+        let of = move |snapshot: &Snapshot| {
+            let Page { items, next } = snapshot.page(state, &search, limit, after.as_ref());
+            Keys { at: text::iso(snapshot.in_force.now), keys: items, next }
+        };
+        self.look.of_snapshot(viewer, of).await
     }
 }

@@ -144,13 +144,13 @@ pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     };
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
     let search = asked.query("search").unwrap_or_default();
-    reply::json(&api.page(state, &search, limit, after.as_ref(), &asked.seen()?).await?)
+    reply::json(&api.page(state, &search, limit, after, asked.viewer()?).await?)
 }
 
 pub(super) async fn search(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let text = asked.needed("q")?;
     let limit = asked.limit(PAGE, PAGE)?;
-    reply::json(&api.look.search(text, limit, &asked.seen()?).await?)
+    reply::json(&api.look.search(text, limit, asked.viewer()?).await?)
 }
 
 pub(super) async fn identities(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
@@ -158,25 +158,25 @@ pub(super) async fn identities(api: &Api, asked: &Asked) -> Result<Reply, Proble
     if !(1..=IDENTITIES_MAX).contains(&keys.len()) {
         return Err(malformed(format!("key: expected 1 to {IDENTITIES_MAX} of them")));
     }
-    reply::json(&Identities { identities: api.look.identities(keys, asked.seen()?).await? })
+    reply::json(&Identities { identities: api.look.identities(keys, asked.viewer()?).await? })
 }
 
 pub(super) async fn crossings(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
     let key = asked.query("key");
-    reply::json(&api.look.crossings(key, limit, after, asked.seen()?).await?)
+    reply::json(&api.look.crossings(key, limit, after, asked.viewer()?).await?)
 }
 
 pub(super) async fn changes(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
     let key = asked.query("key");
-    reply::json(&api.look.changes(key, limit, after, asked.seen()?).await?)
+    reply::json(&api.look.changes(key, limit, after, asked.viewer()?).await?)
 }
 
 pub(super) async fn held(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let key = asked.query("key").unwrap_or_default();
     let request = request(asked, Verb::Held, key)?;
-    let done = api.look.queue(&asked.seen()?, ask_broker(api, request)).await?;
+    let done = api.look.queue(asked.viewer()?, ask_broker(api, request)).await?;
     let held: Vec<HeldJson> = done.held.iter().map(HeldJson::of).collect();
     let is_known = !held.is_empty() || done.said.is_empty();
     let messages = is_known.then_some(done.messages);

@@ -51,7 +51,9 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<Status>),
-        run: |api, asked| Box::pin(async move { reply::json(&api.status(&asked.seen()?).await?) }),
+        run: |api, asked| {
+            Box::pin(async move { reply::json(&api.status(&asked.viewer()?.seen).await?) })
+        },
     },
     Route {
         method: Method::GET,
@@ -92,7 +94,7 @@ pub(super) const ROUTES: &[Route] = &[
         run: |api, asked| {
             Box::pin(async move {
                 let key = asked.needed("key")?;
-                reply::json(&api.look.identities(vec![key], asked.seen()?).await?.pop())
+                reply::json(&api.look.identities(vec![key], asked.viewer()?).await?.pop())
             })
         },
     },
@@ -107,7 +109,7 @@ pub(super) const ROUTES: &[Route] = &[
         run: |api, asked| {
             Box::pin(async move {
                 let key = asked.needed("key")?;
-                reply::json(&api.look.sent(key, asked.seen()?).await?)
+                reply::json(&api.look.sent(key, asked.viewer()?).await?)
             })
         },
     },
@@ -150,7 +152,7 @@ pub(super) const ROUTES: &[Route] = &[
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<PoliciesInUse>),
         run: |api, asked| {
-            Box::pin(async move { reply::json(&api.look.policies(asked.seen()?).await?) })
+            Box::pin(async move { reply::json(&api.look.policies(asked.viewer()?).await?) })
         },
     },
     Route {
@@ -163,7 +165,7 @@ pub(super) const ROUTES: &[Route] = &[
         reply: Some(SchemaGenerator::subschema_for::<Overrides>),
         run: |api, asked| {
             Box::pin(async move {
-                let overrides = api.look.overrides(asked.seen()?).await?;
+                let overrides = api.look.overrides(asked.viewer()?).await?;
                 reply::json(&Overrides { overrides })
             })
         },
@@ -172,7 +174,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/api/v1/held",
         role: Some(Role::View),
-        about: "List the messages that policies hold in the mail server's queue, the oldest first",
+        about: "List the messages that policies hold in the mail server's queue, and those that wait there",
         query: &[OF_KEY],
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<HeldMail>),

@@ -9,7 +9,7 @@ use crate::serve::log::Log;
 use crate::serve::web::asker::{Asker, Askers};
 use crate::serve::web::http::connection::Call;
 use crate::serve::web::http::problem::{Problem, ProblemKind};
-use crate::serve::web::look::{Look, Seen};
+use crate::serve::web::look::{Look, Viewer};
 
 /// The API of a running service.
 pub(in crate::serve::web) struct Api {
@@ -30,10 +30,11 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Whose identities he may see. Nobody who is not known sees any.
-    pub(super) fn seen(&self) -> Result<Seen, Problem> {
+    /// Who looks, and whose identities he may see. Nobody who is not known sees any.
+    pub(super) fn viewer(&self) -> Result<Viewer, Problem> {
         let unknown = || Problem::new(ProblemKind::Unknown, "expected a token");
-        Ok(self.asker.as_ref().ok_or_else(unknown)?.scope.clone())
+        let asker = self.asker.as_ref().ok_or_else(unknown)?;
+        Ok(Viewer { name: Some(asker.name.clone()), seen: asker.scope.clone() })
     }
 }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::SendError;
@@ -17,8 +18,10 @@ use super::types::Missed;
 use crate::serve::web::asker::Asker;
 use crate::serve::web::http::problem::{Problem, ProblemKind};
 use crate::serve::web::http::reply::{self, Reply};
+use crate::serve::web::look::Viewer;
 use crate::serve::web::look::news_reader::NewsReader;
 use crate::serve::web::look::snapshot::ListState;
+use crate::text::json;
 use crate::text::time::now;
 
 /// How often the database is read for streams; more seldom where that takes long.
@@ -33,7 +36,7 @@ const PART: usize = 10;
 /// But at least so many, for the pages that somebody has open.
 const PART_MIN: usize = 4;
 
-/// Begins a stream of `asker`, which ends when his token ends. `last` is the id of the last event
+/// Begins a stream of `asker`, which ends when his token ends or is removed. `last` is the id of the last event
 /// of the stream that it continues.
 pub(super) fn begin(api: &Rc<Api>, asker: &Asker, last: Option<String>) -> Result<Reply, Problem> {
     let streams = &api.streams;
@@ -53,33 +56,37 @@ pub(super) fn begin(api: &Rc<Api>, asker: &Asker, last: Option<String>) -> Resul
         spawn_local(async move { read(&api, &feed).await });
     }
     let counted = [streams.open.add(1), own.add(1), feed.open.add(1)];
-    let until = asker.until;
+    let (api, asker) = (Rc::clone(api), asker.clone());
     // One event may wait for a peer that is slow.
     let (sender, receiver) = mpsc::channel(1);
     spawn_local(async move {
         let _counted = counted;
+        let may_look = || api.askers.is_still(&api.web.borrow(), &asker);
         // It ends when the peer does, or the service.
-        let _ = serve(&feed, sender, until, last.as_deref()).await;
+        let _ = serve(&feed, sender, may_look, last.as_deref()).await;
     });
     Ok(reply::events(receiver))
 }
 
-/// Sends what is new until the peer, its token or the service ends.
+/// Sends what is new until the peer or the service ends, or whoever looks may no longer.
 async fn serve(
     feed: &Feed,
     sender: mpsc::Sender<Bytes>,
-    until: Option<i64>,
+    may_look: impl Fn() -> bool,
     last: Option<&str>,
 ) -> Result<(), SendError<Bytes>> {
     let mut heard = feed.heard.subscribe();
     heard.mark_changed();
     let mut place: Option<Place> = None;
     let mut states = 0;
-    while until.is_none_or(|until| now().seconds < until) {
+    loop {
         let changed = tokio::select! {
             changed = timeout(QUIET, heard.changed()) => changed,
             () = sender.closed() => return Ok(()),
         };
+        if !may_look() {
+            return Ok(());
+        }
         match changed {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Ok(()),
@@ -119,7 +126,6 @@ async fn serve(
             states = latest.states;
         }
     }
-    Ok(())
 }
 
 /// Reads what has happened, and how keys stand.
@@ -127,7 +133,8 @@ async fn read_state(api: &Api, feed: &Feed) -> Result<Value, Problem> {
     let is_again = feed.news.borrow().is_known();
     // It is lost where a thread of this process fails: all that is kept is void then.
     let reader = feed.reader.take().unwrap_or_else(|| NewsReader::new(is_again));
-    let (reader, batch) = api.look.news(reader, feed.seen.clone()).await?;
+    let viewer = Viewer { name: None, seen: feed.seen.clone() };
+    let (reader, batch) = api.look.news(reader, viewer.clone()).await?;
     feed.reader.replace(Some(reader));
     let batch = batch?;
     let is_new = {
@@ -139,15 +146,19 @@ async fn read_state(api: &Api, feed: &Feed) -> Result<Value, Problem> {
         feed.heard.send_modify(|_| {});
     }
     let status = api.status(&feed.seen).await?;
-    let keys = api.page(ListState::Blocked, "", KEYS, None, &feed.seen).await?;
+    let keys = api.page(ListState::Blocked, "", KEYS, None, viewer).await?;
     Ok(json!({ "status": status, "keys": keys }))
 }
 
 fn missed() -> Bytes {
     let detail = "some crossings and changes are left out: they are too old, or too many; the lists \
                   of both have what is still known";
-    let json = json!(Missed { detail: detail.to_owned() });
-    Bytes::from(format!("event: missed\ndata: {json}\n\n"))
+    event("missed", &Missed { detail: detail.to_owned() })
+}
+
+fn event(name: &str, what: &impl Serialize) -> Bytes {
+    let json = json(what).unwrap_or_default();
+    Bytes::from(format!("event: {name}\ndata: {json}\n\n"))
 }
 
 /// Reads the database while there are feed.
@@ -155,7 +166,7 @@ async fn read(api: &Api, feed: &Feed) {
     while feed.open.get() > 0 {
         let state = read_state(api, feed).await;
         let state = state.unwrap_or_else(|problem| json!({ "problem": problem.detail }));
-        let state = Bytes::from(format!("event: state\ndata: {state}\n\n"));
+        let state = event("state", &state);
         feed.heard.send_if_modified(|heard| heard.as_mut().is_some_and(|heard| heard.hear(state)));
         let _ = timeout(TICK, feed.wake.notified()).await;
     }

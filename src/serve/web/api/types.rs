@@ -156,11 +156,13 @@ pub(in crate::serve::web) struct Suspicion {
     pub(in crate::serve::web) evidence: Option<String>,
     /// When what the evidence is about began.
     pub(in crate::serve::web) since: String,
-    /// Until when it is suspected, unless somebody answers.
+    /// Until when it is suspected, unless somebody answers; null if only an answer ends it.
     pub(in crate::serve::web) until: Option<String>,
     /// What becomes of its mail meanwhile: off, observe, hold or defer; off where no policy in
     /// use says so.
     pub(in crate::serve::web) action: &'static str,
+    /// Whether the alarm has blocked it, so that its mail is refused meanwhile.
+    pub(in crate::serve::web) blocked: bool,
     /// The score now.
     pub(in crate::serve::web) score: f64,
     /// From which score on an alarm is raised.
@@ -381,10 +383,10 @@ pub(in crate::serve::web) struct Overrides {
     pub(in crate::serve::web) overrides: Vec<OverrideJson>,
 }
 
-/// What policies hold in the mail server's queue.
+/// What policies hold in the mail server's queue, and what waits there.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::serve::web) struct HeldMail {
-    /// The messages: the first 500, the oldest first.
+    /// The messages: the first 500, those that are held before those that wait, each the oldest first.
     pub(in crate::serve::web) held: Vec<HeldJson>,
     /// How many there are; null if that is not known.
     pub(in crate::serve::web) messages: Option<u64>,

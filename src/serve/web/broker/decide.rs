@@ -14,7 +14,7 @@ use crate::serve::rates::{self, Purpose};
 use crate::serve::web::role::Role;
 use crate::serve::web::token::{TokenFile, TokenRefusal};
 use crate::standing::changer::Changer;
-use crate::standing::held::{Held, HoldQueue as _};
+use crate::standing::held::HoldQueue as _;
 use crate::standing::one_key::{NotOne, OneKey};
 use crate::standing::override_state;
 use crate::standing::scope::{Scope, Sight};
@@ -176,7 +176,7 @@ impl Broker {
         done.map(|done| (done, None))
     }
 
-    /// What is held, of a key or of all that somebody may see.
+    /// What is held or waits, of a key or of all that somebody may see.
     fn held(&self, key: &str, scope: Option<Scope>) -> Result<(Done, Option<Later>), Refused> {
         let policies = PolicyFile::open(&self.web.spool);
         let folding = policies.folding().map_err(Refused::database)?;
@@ -190,7 +190,9 @@ impl Broker {
         };
         let queue = AskedQueue::at(&self.web.held);
         let later: Later = Box::new(move |done| match queue.held() {
-            Ok(Held { mut messages, mut unread }) => {
+            Ok(mut held) => {
+                let mut unread = std::mem::take(&mut held.unread);
+                let mut messages = held.into_messages();
                 let sight = Sight::by(scope.as_ref(), &policies, &folding);
                 messages.retain(|one| {
                     sight.has_identity(&one.key)
@@ -200,7 +202,7 @@ impl Broker {
                 if !sight.is_of_all() {
                     unread.clear();
                 }
-                messages.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+                messages.sort_by(|a, b| (a.state, a.at, &a.id).cmp(&(b.state, b.at, &b.id)));
                 let count = messages.len() as u64;
                 messages.truncate(HELD_MAX);
                 Reply::Done(Done { said: unread, held: messages, messages: count, ..done })

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(25);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum QueuedRequest {
-    /// All that is held.
+    /// All that is held or waits.
     Held,
     /// That this is done with these messages.
     Do(Deed, Vec<String>),
@@ -55,7 +55,8 @@ pub(super) fn answer(
         Ok(match request {
             QueuedRequest::Held => QueueReply::Held(held),
             QueuedRequest::Do(deed, ids) => {
-                let is_held = |id: &&String| held.messages.iter().any(|one| one.id == **id);
+                let all = held.messages.iter().chain(&held.waiting);
+                let is_held = |id: &&String| all.clone().any(|one| one.id == **id);
                 let known: Vec<&str> = ids.iter().filter(is_held).map(String::as_str).collect();
                 let mut results = match deed {
                     _ if known.is_empty() => Vec::new(),
@@ -63,7 +64,7 @@ pub(super) fn answer(
                     Deed::Delete => queue.delete(&known),
                 }
                 .into_iter();
-                let none = || Err("it is not held".to_owned());
+                let none = || Err("it is not held, and does not wait".to_owned());
                 QueueReply::Done(
                     ids.iter()
                         .map(|id| match is_held(&id) {
@@ -154,7 +155,7 @@ mod tests {
     impl HoldQueue for Fake {
         fn held(&self) -> Result<Held, String> {
             let message = |id: &str| HeldMessage { id: id.to_owned(), ..HeldMessage::default() };
-            Ok(Held { messages: vec![message("a"), message("b")], unread: Vec::new() })
+            Ok(Held { messages: vec![message("a"), message("b")], ..Held::default() })
         }
 
         fn details(&self, _: &str) -> Result<Details, String> {
@@ -180,7 +181,7 @@ mod tests {
                 reply => panic!("{reply:?}"),
             }
         };
-        let none = || Err("it is not held".to_owned());
+        let none = || Err("it is not held, and does not wait".to_owned());
         let results = ask(Deed::Release, &["b", "-M", "x", "a"]);
         assert_eq!(results, [Ok(()), none(), none(), Ok(())]);
         assert_eq!(*touched.borrow(), ["b", "a"]);

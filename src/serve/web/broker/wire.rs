@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::standing::held::HeldMessage;
+use crate::text;
 use crate::toml_file::Word;
 
 /// The longest request, with its end.
@@ -231,9 +232,10 @@ pub fn read<'d, T: Line + Deserialize<'d>>(line: &'d [u8]) -> Result<T, String> 
 /// # Errors
 /// It would be too long, in words.
 pub fn write<T: Line + Serialize>(what: &T) -> Result<Vec<u8>, String> {
-    let mut line = serde_json::to_vec(what).map_err(|error| error.to_string())?;
-    line.push(b'\n');
-    if line.len() > T::MAX { Err(format!("longer than {} bytes", T::MAX)) } else { Ok(line) }
+    let mut line = text::json(what).map_err(|error| error.to_string())?;
+    line.push('\n');
+    let is_short = line.len() <= T::MAX;
+    is_short.then(|| line.into_bytes()).ok_or_else(|| format!("longer than {} bytes", T::MAX))
 }
 
 #[cfg(test)]

@@ -223,22 +223,23 @@ impl<'w> Work<'w> {
         let in_use = InUse::of(&self.web.spool);
         for account in &accounts {
             let accepted = alarm::accept(&mut own, account, &in_use, &mut self.by);
-            done.said.extend(accepted.map_err(Refused::database)?);
+            let accepted = accepted.map_err(Refused::database)?;
+            done.records += u64::from(accepted.is_some());
+            done.said.extend(accepted.into_iter().flatten());
         }
-        done.records = done.said.len() as u64;
         done.said.extend(self.by.unlogged());
         let later = self.deal(Deed::Release, accounts);
         Ok((done, Box::new(move |done| Reply::Done(later(done)))))
     }
 
-    /// Releases what is held of the key: all, or one message.
+    /// Releases what is held or waits of the key: all, or one message.
     pub(super) fn release(self, id: Option<String>) -> Result<Later, Refused> {
         (self.count)()?;
         let Self { web, queue, mut by, folding, target, argument, .. } = self;
         let (spool, scope) = (web.spool.clone(), self.scope.cloned());
         Ok(Box::new(move |done| {
             let mut held = match queue.held() {
-                Ok(held) => held.messages,
+                Ok(held) => held.into_messages(),
                 Err(why) => return Reply::refused(Why::Queue, why),
             };
             let policies = PolicyFile::open(&spool);
@@ -249,7 +250,10 @@ impl<'w> Work<'w> {
             };
             let messages: Vec<&HeldMessage> = held.iter().filter(is_meant).collect();
             if messages.is_empty() {
-                return Reply::refused(Why::Nothing, format!("no message of {argument} is held"));
+                return Reply::refused(
+                    Why::Nothing,
+                    format!("no message of {argument} is held or waits"),
+                );
             }
             let mut own = rates::own(&spool, Purpose::Change).ok();
             let dealt = Deed::Release.with(&queue, &messages, own.as_mut(), &mut by);

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::problem::{Problem, ProblemKind};
+use crate::text;
 
 /// The reply to a request.
 pub(in crate::serve::web) type Reply = Response<Content>;
@@ -83,7 +84,7 @@ fn reply(status: StatusCode, kind: &'static str, content: Content) -> Reply {
 /// # Errors
 /// It cannot be written.
 pub(in crate::serve::web) fn json(what: &impl Serialize) -> Result<Reply, Problem> {
-    let written = serde_json::to_vec(what);
+    let written = text::json(what);
     let bytes =
         written.map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
     Ok(reply(StatusCode::OK, "application/json", Content::Whole(Some(bytes.into()))))
@@ -106,7 +107,7 @@ pub(in crate::serve::web) fn events(events: mpsc::Receiver<Bytes>) -> Reply {
 /// A reply to a request that has a problem.
 pub(in crate::serve::web) fn problem(problem: &Problem) -> Reply {
     let json = problem.json();
-    let bytes = serde_json::to_vec(&json).unwrap_or_default();
+    let bytes = text::json(&json).unwrap_or_default();
     let status = problem.kind.status();
     let mut reply = reply(status, "application/problem+json", Content::Whole(Some(bytes.into())));
     if status == StatusCode::UNAUTHORIZED {

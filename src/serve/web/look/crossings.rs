@@ -148,6 +148,7 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
         by: if is_alarm { "habits".to_owned() } else { by(event) },
         text: match evidence {
             Some(evidence) if is_alarm => vec![evidence],
+            Some(evidence) if event.is_overdue() => vec![format!("waited too long: {evidence}")],
             _ => {
                 let blocked = event.blocked().map(|block| format!("blocked {}", until(block)));
                 let measured = limits.measured().map(|(measured, _)| measured.to_string());

@@ -51,7 +51,7 @@ pub(in crate::serve::web) struct Batch {
 impl News {
     fn of(at: Timestamp, name: &str, event: &str, what: &impl Serialize) -> Option<Self> {
         let id = format!("{name}-{}.{:06}", at.seconds, at.micros);
-        let json = serde_json::to_string(what).ok()?;
+        let json = text::json(what).ok()?;
         let bytes = Bytes::from(format!("event: {event}\nid: {id}\ndata: {json}\n\n"));
         Some(Self { at, id, bytes })
     }

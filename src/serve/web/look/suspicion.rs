@@ -2,11 +2,11 @@
 
 use crate::history::explain::rule;
 use crate::policy::word::{OnHabits, Word as _};
-use crate::rate::habits::{Answer, Answers, Habits, Sensitivity};
+use crate::rate::habits::{Answer, Answers, Habits, Sensitivity, UNTIL_ANSWERED};
 use crate::serve::web::api::types::{Row, Suspicion};
 use crate::spool::Spool;
 use crate::spool::habits::habits_key;
-use crate::standing::accounts;
+use crate::standing::accounts::{self, is_refused};
 use crate::standing::in_force::InForce;
 use crate::standing::key_text;
 use crate::store::Target;
@@ -34,14 +34,16 @@ pub(super) fn of_account(identity: &[u8], habits: &Habits, in_force: &InForce) -
     let sensitivity = said.as_ref().map_or_else(Sensitivity::default, |said| said.sensitivity);
     let (score, evidence) = (habits.score(now), habits.evidence(habits.at()));
     let until = habits.suspected_until().filter(|&until| until > now);
+    let on = said.as_ref().map_or(OnHabits::Off, |said| said.on);
     let Answers { alarms, accepted, stolen } = habits.answers();
     Suspicion {
         account: key_text::key(identity),
         suspected: until.is_some(),
         evidence: (score >= EVIDENCE || until.is_some()).then(|| evidence.to_string()),
         since: text::iso_second(habits.since()),
-        until: until.map(text::iso_second),
-        action: said.map_or(OnHabits::Off, |said| said.on).word(),
+        until: until.filter(|&until| until < UNTIL_ANSWERED).map(text::iso_second),
+        action: on.word(),
+        blocked: is_refused(habits, on, now),
         score,
         threshold: habits.threshold(now, sensitivity),
         alarm_at: habits.alarm_at().map(text::iso_second),

@@ -25,18 +25,10 @@ const LENGTH_BITS: u32 = 5;
 const COUNT_BITS: u32 = 4;
 /// The number of bits by which the search for the length of a word begins.
 const START_BITS: u32 = 8;
-/// So many lengths are compared before it is added up how many of them were equal: few enough
-/// that a byte can count them.
-const COUNTED_AT_ONCE: usize = 128;
-
-/// How many of some lengths, at most 255, are equal to one.
-fn equal(lengths: &[u8], length: u8) -> u8 {
-    lengths.iter().map(|&one| u8::from(one == length)).sum()
-}
 
 /// How many of some lengths are equal to one.
 fn count(lengths: &[u8], length: u8) -> u32 {
-    lengths.chunks(COUNTED_AT_ONCE).map(|chunk| u32::from(equal(chunk, length))).sum()
+    memchr::memchr_iter(length, lengths).count() as u32
 }
 
 /// The lengths of the words of the codes of a segment being built.
@@ -239,17 +231,8 @@ impl<'a> ManyCode<'a> {
             self.before.partition_point(|before| earlier(before) <= left).checked_sub(1)?;
         left -= earlier(self.before.get(number)?);
         let (lengths, length) = (self.block(number, table)?, length as u8);
-        for (chunk, start) in lengths.chunks(COUNTED_AT_ONCE).zip((0..).step_by(COUNTED_AT_ONCE)) {
-            let found = u32::from(equal(chunk, length));
-            if left >= found {
-                left -= found;
-                continue;
-            }
-            let mut these = (start..).zip(chunk).filter(|(_, one)| **one == length);
-            let (at, _) = these.nth(left as usize)?;
-            return Some((number * EACH + at) as u32);
-        }
-        None
+        let at = memchr::memchr_iter(length, &lengths).nth(left as usize)?;
+        Some((number * EACH + at) as u32)
     }
 }
 

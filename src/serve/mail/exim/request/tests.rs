@@ -57,7 +57,7 @@ fn each_text_arrives_as_it_is() {
         &[b'x'; 5000],
     ] {
         let step = rcpt(text).step().unwrap();
-        let expected = String::from_utf8_lossy(text).into_owned();
+        let expected = written(text.into());
         let event = &step.event.event;
         assert_eq!(step.event.stage, AclStage::Rcpt);
         for value in [&event.auth, &event.helo, &event.sender] {

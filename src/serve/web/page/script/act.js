@@ -109,7 +109,8 @@ function askForTime(verb, key) {
 }
 
 async function askStolen(key) {
-  const { messages } = await orProblem(get("held", { key }));
+  const all = (await orProblem(get("held", { key }))).held || [];
+  const messages = all.filter((one) => one.state === "held").length;
   const choice = (value, text) => {
     const radio = element("input", [], { type: "radio", name: "held", value });
     radio.checked = value === "keep";

@@ -28,7 +28,7 @@ async function ask(method, path, body, signal) {
 // Shows a problem; what is no problem is a fault of the page.
 function caught(problem, show) {
   if (!(problem instanceof Problem)) throw problem;
-  show(problem.message);
+  show(visible(problem.message));
 }
 const problemText = (text) => element("p", visible(text, 400), { class: "problem" });
 function get(route, query, signal) {

@@ -86,9 +86,9 @@ function alarmButtons(key) {
   ] : [];
 }
 const ACTIONS = { off: "its mail passes", observe: "its mail passes", hold: "its mail is held", defer: "its mail is deferred" };
-function suspected({ alarm_at, until: end, action }) {
-  return [alarm_at ? ["Since ", at(alarm_at), "; "] : [], ACTIONS[action] || action, ".",
-    end ? [" Without an answer this ends ", until(end), "."] : []].flat();
+function suspected({ alarm_at, until: end, action, blocked }) {
+  return [alarm_at ? ["Since ", at(alarm_at), "; "] : [], blocked ? "its mail is refused" : ACTIONS[action] || action, ".",
+    end ? [" Without an answer this ends ", until(end), "."] : blocked ? [" Only an answer ends that."] : []].flat();
 }
 
 // What decides before any limit.

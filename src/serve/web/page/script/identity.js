@@ -48,7 +48,7 @@ function identityView(main, key) {
   // The mail server's queue may take longer than the database.
   async function readHeld() {
     const held = await orProblem(get("held", { key }));
-    fill(holding, JSON.stringify(held) + mayHelp(), held.messages ? [element("h2", "Held mail"), heldTable(held, false), releaseButtons(key, held)] : []);
+    fill(holding, JSON.stringify(held) + mayHelp(), held.messages ? [element("h2", "Held and waiting mail"), heldTable(held, false), releaseButtons(key, held)] : []);
   }
   async function read(isAll) {
     if (isAll) known = "";
@@ -96,7 +96,7 @@ function verdictOf({ refused, reasons, free_at: end, records, totals, suspicion 
   }
   const close = records.some((row) => row.state.share >= CLOSE);
   if (allowed) return [element("p", capital(permission(allowed)) + ".", { class: "big" })];
-  const becomes = suspicion && suspicion.suspected && { hold: "its mail is held", defer: "its mail is deferred" }[suspicion.action];
+  const becomes = suspicion && suspicion.suspected && (suspicion.blocked ? "its mail is refused" : { hold: "its mail is held", defer: "its mail is deferred" }[suspicion.action]);
   if (becomes) return [element("p", `Suspected: ${becomes}`, { class: "big over" })];
   return [element("p", close ? "Not blocked, but near a limit" : "Not blocked", { class: "big" })];
 }

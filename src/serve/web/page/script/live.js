@@ -7,7 +7,7 @@ function listen() {
   stream = new EventSource("/api/v1/events");
   stream.addEventListener("state", (event) => {
     const news = JSON.parse(event.data);
-    lost(news.problem ? `The database cannot be read: ${news.problem}` : "");
+    lost(news.problem ? `The database cannot be read: ${visible(news.problem, 400)}` : "");
     if (!news.problem) onState(news);
   });
   for (const kind of ["crossing", "change"]) {

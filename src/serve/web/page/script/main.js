@@ -29,7 +29,10 @@ function route(isFirst) {
   if (isFirst !== true) main.querySelector("h1").focus({ preventScroll: true });
 }
 
+// Whether somebody has signed in since this page was loaded.
+let isUsed = false;
 function begin() {
+  isUsed = true;
   const sections = document.getElementById("sections");
   sections.hidden = false;
   sections.querySelector("ul").replaceChildren(...VIEWS.map(([path, title, count]) => element("li", element("a", [title, count ? element("span", [], { class: "number", "data-count": count }) : null], { href: "#/" + path }))));
@@ -50,6 +53,7 @@ async function signOut() {
   } catch (problem) {
     return caught(problem, (text) => say(text, true));
   }
+  history.replaceState(null, "", "/");
   signIn("");
 }
 function signIn(why) {
@@ -59,8 +63,11 @@ function signIn(why) {
   hush();
   lost("");
   if (dialog.open) dialog.close();
+  dialog.replaceChildren();
+  query.value = "";
+  shut();
   for (const id of ["search", "sections"]) document.getElementById(id).hidden = true;
-  for (const id of ["who", "foot", "said"]) document.getElementById(id).replaceChildren();
+  for (const id of ["who", "foot", "said", "news"]) document.getElementById(id).replaceChildren();
   document.title = "Sign in · exirate desk";
   const token = element("input", [], { type: "password", id: "token", autocomplete: "current-password", spellcheck: "false", required: "", "aria-describedby": "sign-in-problem" });
   const fault = element("p", why, { class: "problem", role: "alert", id: "sign-in-problem" });
@@ -76,7 +83,10 @@ function signIn(why) {
     go.setAttribute("aria-disabled", "true");
     fault.textContent = "";
     try {
-      me = await ask("POST", "/api/v1/session", { token: token.value.trim() });
+      const known = await ask("POST", "/api/v1/session", { token: token.value.trim() });
+      // Whoever was here before may have seen more: nothing of that stays.
+      if (isUsed) return location.reload();
+      me = known;
       begin();
       route();
     } catch (problem) {
@@ -104,7 +114,8 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) refr
     begin();
     route(true);
   } catch (problem) {
-    if (problem.status === 401) return signIn("");
+    // Of those who are unknown, others may keep the service busy: a token is nevertheless taken.
+    if ([401, 429].includes(problem.status)) return signIn("");
     main.replaceChildren(element("h1", "The desk cannot be shown", { tabindex: -1 }), problemText(problem.message), button("Try again", () => location.reload()));
   }
 })();

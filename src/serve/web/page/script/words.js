@@ -1,5 +1,6 @@
 // Rates and times in words. Times are those of the browser.
-const FIELDS = { auth: "login", client: "client", sender: "sender", address: "address", local: "local user", helo: "HELO", recipient: "recipient", customer: "customer", domain: "domain" };
+// What data names is looked up in tables that have nothing else: no `constructor`.
+const FIELDS = { __proto__: null, auth: "login", client: "client", sender: "sender", address: "address", local: "local user", helo: "HELO", recipient: "recipient", customer: "customer", domain: "domain" };
 // One key as the mailbox that a person knows, and what it is.
 function split(key) {
   const [, field, rest] = /^([a-z_]+):(.+)$/s.exec(key) || [];
@@ -10,6 +11,7 @@ const mailbox = (key) => visible(split(key).who, NAME);
 const link = (key) => element("a", name(split(key).who), { href: "#/key/" + encodeURIComponent(key) });
 
 const UNITS = {
+  __proto__: null,
   messages: ["sent", "message", "messages"],
   recipients: ["wrote to", "recipient", "recipients"],
   unique_recipients: ["wrote to", "different recipient", "different recipients"],
@@ -29,8 +31,8 @@ const UNITS = {
   per_conn: ["made", "connection", "connections"],
   per_cmd: ["gave", "command", "commands"],
 };
-const CALENDAR = { hourly: "in this hour", daily: "today", weekly: "this week", monthly: "this month" };
-const PERIODS = { "1h": "in the last hour", "1d": "in the last day", "1w": "in the last week", "1m": "in the last minute" };
+const CALENDAR = { __proto__: null, hourly: "in this hour", daily: "today", weekly: "this week", monthly: "this month" };
+const PERIODS = { __proto__: null, "1h": "in the last hour", "1d": "in the last day", "1w": "in the last week", "1m": "in the last minute" };
 
 function size(bytes) {
   const power = Math.min(4, Math.max(0, Math.floor(Math.log(Math.max(bytes, 1)) / Math.log(1024))));
