@@ -2,7 +2,7 @@
 
 use kit::redis::{Fault, Proxy, RedisServer, Sentinels, free_port};
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::process::{Machine, until};
 
@@ -104,24 +104,20 @@ fn doctor_finds_who_counts_elsewhere_and_who_was_not_reloaded() {
     assert!(said.contains("cannot be used: a password is missing (password_file)"), "{said}");
 }
 
-/// A round trip of four fifths of the deadline leaves room for one, not for two.
+/// A round trip of seven tenths of the deadline leaves room for one, not for two.
 #[test]
 fn what_is_looked_at_each_second_costs_no_check_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let server = RedisServer::start(folder.path(), "redis", &[]);
     let proxy = Proxy::start(server.port);
-    let redis = format!("server = \"redis://127.0.0.1:{}\"\ndeadline = \"1s\"", proxy.port);
+    let redis = format!("server = \"redis://127.0.0.1:{}\"\ndeadline = \"4s\"", proxy.port);
     let machine = Machine::of(&redis, "");
     let _agent = machine.start_deciding();
     let mut client = machine.client();
-    proxy.set(Fault::Far(Duration::from_millis(350)));
-    let begun = Instant::now();
-    let mut decided = 0;
-    while begun.elapsed() < Duration::from_secs(4) {
+    proxy.set(Fault::Far(Duration::from_millis(1400)));
+    for _ in 0..5 {
         client.ask("alice").unwrap();
-        decided += 1;
     }
-    assert!(decided >= 4, "{decided}");
 }
 
 /// Redis closes what is idle, or starts again while nobody asks.
