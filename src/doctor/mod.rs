@@ -134,7 +134,8 @@ impl Subject {
                 self.stores(stores, |_, _| {}, &mut findings);
             }
             let decided_by = decided_by.unwrap_or_default();
-            let (server, at_delivery) = (Some(server.name()), false);
+            // What is over a limit at delivery is held when it is complete.
+            let (server, at_delivery) = (Some(server.name()), true);
             return Ok(Examined { findings, server, decided_by, at_delivery, spool: own });
         }
         findings.about("Exim");

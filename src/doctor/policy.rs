@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
-use super::habits;
+use super::{habits, units};
 use crate::event::AclStage;
 use crate::event::session::{AlreadyCounted, SessionFacts};
 use crate::mta::exim::debian::include_files;
@@ -14,7 +14,7 @@ use crate::policy::changes::settings;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::lint::lint;
 use crate::policy::model::{Policies, Policy, When};
-use crate::policy::needs::{self, FrontEnd, unseen};
+use crate::policy::needs::{self, FrontEnd, unheld, unseen};
 use crate::policy::source::read;
 use crate::policy::word::{Field, State, Unit};
 use crate::serve::config::{self, Mail};
@@ -211,10 +211,21 @@ fn at_delivery(policies: &Policies, callers: &[Caller], findings: &mut Findings)
     if callers.iter().any(|caller| caller.at_delivery) {
         findings.ok(format!("a router asks about each recipient: {names}"));
     } else if callers.iter().any(|caller| !caller.front_ends.is_empty()) {
-        findings.problem(format!(
-            "{names}: evaluated when mail is delivered, for which this mail server asks no policy, so \
-             it limits nothing: write at = \"acceptance\" (docs/later.md)"
-        ));
+        for (name, why) in policies.at_delivery().filter_map(|(n, one)| Some((n, unheld(one)?))) {
+            findings.problem(format!("{name}: this mail server cannot send later for it: {why}"));
+        }
+        match units::without_release() {
+            None => {
+                findings.ok(format!("what is over these limits is held, and released: {names}"))
+            }
+            Some(fix) => drop(
+                findings
+                    .problem(format!(
+                        "{names}: nothing runs `exirate held decide`, so mail waits forever"
+                    ))
+                    .fix(fix),
+            ),
+        }
     } else {
         let text = format!(
             "{names}: evaluated when mail is delivered, and no router asks, so it limits nothing: \

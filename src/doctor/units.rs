@@ -21,10 +21,11 @@ struct Unit {
 }
 
 /// All of them.
-const UNITS: [Unit; 11] = [
+const UNITS: [Unit; 12] = [
     Unit { name: "exirate-mail", needs: Some(place::FILE) },
     Unit { name: "exirate-mail@", needs: None },
     Unit { name: "exirate-undecided.timer", needs: None },
+    Unit { name: WAITING, needs: None },
     Unit { name: "exirate-agent", needs: Some(place::FILE) },
     Unit { name: ALERTS, needs: None },
     Unit { name: "exirate-follow@", needs: None },
@@ -34,8 +35,23 @@ const UNITS: [Unit; 11] = [
     Unit { name: "exirate-stats.timer", needs: None },
     Unit { name: "exirate-verify.timer", needs: None },
 ];
+/// What releases mail that waits in Postfix or Sendmail.
+const WAITING: &str = "exirate-waiting.timer";
+/// The same without systemd.
+const CRON: &str = "/etc/cron.d/exirate";
 /// The daemon that sends alerts.
 pub(super) const ALERTS: &str = "exirate-alerts";
+
+/// The command that has mail released that waits in Postfix or Sendmail, if nothing does.
+pub(super) fn without_release() -> Option<String> {
+    if has_systemd() {
+        return (systemctl(&["is-active", WAITING]) != "active").then(|| start(WAITING));
+    }
+    let cron = std::fs::read_to_string(CRON).unwrap_or_default();
+    let is_run = |line: &str| !line.starts_with('#') && line.contains(" held decide");
+    let install = format!("install -m 644 /usr/local/share/exirate/exirate.cron {CRON}");
+    (!cron.lines().any(is_run)).then_some(install)
+}
 
 /// How a unit is, as this machine says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -37,6 +37,8 @@ use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
 use crate::rate::usage::Sent;
 use crate::spool::Spool;
+#[cfg(feature = "cli")]
+use crate::store::Memory;
 use crate::store::{Counting, Enforcement, EventDetails, Judged, OVERDUE, SendingStage, Store};
 
 /// What policies remember of one SMTP session.
@@ -296,6 +298,28 @@ impl<'i> Evaluator<'i> {
     }
 }
 
+#[cfg(feature = "cli")]
+impl Evaluator<'_> {
+    /// Whether any policy is evaluated at delivery.
+    ///
+    /// # Errors
+    /// The policies cannot be read.
+    pub fn sends_later(&mut self) -> Result<bool, String> {
+        let mut all = self.source.image()?.each();
+        Ok(all.any(|(_, policy)| policy.map_or(true, |one| one.delivery().is_at_delivery())))
+    }
+
+    /// Whether the limits allow this step where nothing else has been counted. No counter counts it.
+    pub fn allows_alone(&mut self, names: &str, step: &Step<'_>, now: Timestamp) -> bool {
+        let counters = self.counters.take();
+        let (mut session, mut empty) = (PolicySession::default(), Memory::new());
+        let store = Ok(&mut empty);
+        let one = self.evaluate(&mut session, names, step, store, || now, &mut Unseen);
+        self.counters = counters;
+        one.outcome.verdict < Verdict::Defer
+    }
+}
+
 /// The strictest of what was evaluated.
 struct Strictest(Option<Evaluated>);
 
@@ -504,6 +528,8 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             }
         } else if store.has_events() {
             let done = match after {
+                // A whole message, which Postfix or Sendmail holds.
+                AfterWaiting::Return if step.event.recipient.is_none() => "still held",
                 AfterWaiting::Return => "returned to its sender",
                 AfterWaiting::Deliver => "delivered over the limit",
             };
@@ -785,6 +811,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         if let Some(unit) = step.is_one_of {
             let of_it = occurrences.iter_mut().filter(|one| unit.includes(one.unit));
             of_it.for_each(|one| one.count = 1.0);
+        }
+        if step.stage == AclStage::Route && step.event.recipient.is_none() {
+            // A whole message.
+            let all = occurrences.iter_mut().filter(|one| one.unit == Unit::Recipients);
+            all.for_each(|one| one.count = step.facts.recipients.max(1).into());
         }
         let all_exempt = policy.exempts_recipients()
             && leave_out_exempt(&rules, step, recipients, known.all_exempt, occurrences, clock)

@@ -1,7 +1,7 @@
 //! Outcomes that policies count, what must call them for that, and which front ends do not
 //! see them.
 
-use super::model::{Policies, Policy};
+use super::model::{Policies, Policy, When};
 use super::word::Unit;
 
 /// A front end for mail servers that load no library.
@@ -52,6 +52,30 @@ pub fn unseen<'a>(
         }
     }
     found
+}
+
+/// Why a policy at delivery cannot be kept by Postfix or Sendmail, which hold a message as a whole, and
+/// decide alone when they deliver to whom; `None` if it can.
+#[must_use]
+pub fn unheld(policy: &Policy) -> Option<&'static str> {
+    let settings = &policy.settings;
+    if settings.counts_attempts() {
+        return Some(
+            "destination is in its key, and a message is held for all of its recipients: one slow \
+             receiver would keep it from the others",
+        );
+    }
+    let of_recipient = |when: &When| matches!(when, When::RecipientDomain(_));
+    if settings.key.iter().any(|field| field.is_of_recipient())
+        || settings.when.iter().any(of_recipient)
+        || policy.exempt.iter().any(|entry| !entry.recipients.is_empty())
+    {
+        return Some("it looks at single recipients, and a message is held for all of them");
+    }
+    policy.limits(Unit::UniqueRecipients).then_some(
+        "it limits unique_recipients, and a message is held with the number of its recipients; \
+         write recipients",
+    )
 }
 
 /// The options of Exim that name the ACLs in which a policy must be evaluated, for `unit` to

@@ -235,8 +235,8 @@ settings! {
 settings! {
     /// What a policy says of where it is evaluated, and of recipients that wait.
     pub struct DeliverySettings {
-        /// Evaluate the policy while mail is accepted, or when Exim delivers it, a recipient at a
-        /// time: what is over the limit then waits and is sent later
+        /// Evaluate the policy while mail is accepted, or when it is delivered: what is over the limit
+        /// then waits and is sent later
         at: At = At::Acceptance, kind::OneOf("at");
         /// With `destination` in the key: how many leave at once; the default is what flows in a
         /// minute

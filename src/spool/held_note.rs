@@ -19,14 +19,38 @@ pub struct HeldNote {
     pub key: Vec<u8>,
     /// Why it is held.
     pub why: String,
+    /// Until when.
+    pub until: HeldUntil,
 }
+
+/// Until when a message is held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HeldUntil {
+    /// Somebody releases it.
+    #[default]
+    Released,
+    /// There is room within a limit at delivery for this event.
+    Room(String),
+    /// Now: it has been counted, or is gone.
+    Now,
+}
+
+/// The words for the latter two.
+const ROOM: &str = "waits";
+const NOW: &str = "leaves";
 
 impl HeldNote {
     /// Its fields with tabs between them. In each, special bytes are written as `%09`.
     pub(super) fn line(&self) -> Vec<u8> {
-        let Self { at, id, policy, key, why } = self;
+        let Self { at, id, policy, key, why, until } = self;
         let mut line = at.to_string().into_bytes();
-        for field in [id.as_bytes(), policy.as_bytes(), key, why.as_bytes()] {
+        let more = match until {
+            HeldUntil::Released => vec![],
+            HeldUntil::Room(event) => vec![ROOM.as_bytes(), event.as_bytes()],
+            HeldUntil::Now => vec![NOW.as_bytes()],
+        };
+        let fields = [id.as_bytes(), policy.as_bytes(), key, why.as_bytes()];
+        for field in fields.into_iter().chain(more) {
             line.push(b'\t');
             for byte in field {
                 match SPECIAL.contains(byte) {
@@ -44,8 +68,14 @@ impl HeldNote {
         let mut text = || Some(String::from_utf8_lossy(&fields.next()??).into_owned());
         let (at, id, policy) = (text()?.parse().ok()?, text()?, text()?);
         let key = fields.next()??;
-        let why = String::from_utf8_lossy(&fields.next()??).into_owned();
-        Some(Self { at, id, policy, key, why })
+        let mut text = || Some(String::from_utf8_lossy(&fields.next()??).into_owned());
+        let why = text()?;
+        let until = match text().as_deref() {
+            Some(ROOM) => HeldUntil::Room(text().unwrap_or_default()),
+            Some(NOW) => HeldUntil::Now,
+            _ => HeldUntil::Released,
+        };
+        Some(Self { at, id, policy, key, why, until })
     }
 }
 
@@ -73,12 +103,17 @@ mod tests {
             policy: "out".to_owned(),
             key: b"auth:a\tb\n%\xff@example.org".to_vec(),
             why: "9.0 messages, limit 5/1h".to_owned(),
+            until: HeldUntil::Released,
         };
         let line = note.line();
         assert!(!line.contains(&b'\n'));
         assert_eq!(HeldNote::parse(&line), Some(note.clone()));
-        assert_eq!(HeldNote::parse(&[&line[..], b"\tlater\t%"].concat()), Some(note));
+        assert_eq!(HeldNote::parse(&[&line[..], b"\tlater\t%"].concat()), Some(note.clone()));
         assert_eq!(HeldNote::parse(&HeldNote::default().line()), Some(HeldNote::default()));
+        for until in [HeldUntil::Room("{\"auth\":\"a\tb%\"}".to_owned()), HeldUntil::Now] {
+            let note = HeldNote { until, ..note.clone() };
+            assert_eq!(HeldNote::parse(&note.line()), Some(note));
+        }
         for line in ["", "1", "1\t2\t3\t4", "x\t2\t3\t4\t5", "1\t2\t3\t%4\t5"] {
             assert_eq!(HeldNote::parse(line.as_bytes()), None, "{line}");
         }

@@ -95,13 +95,13 @@ pub use events::{
     crossings_file,
 };
 pub use eviction::capacity;
-pub use held_note::{HELD_BY, HeldNote};
+pub use held_note::{HELD_BY, HeldNote, HeldUntil};
 pub use iterate::{LeftOut, entry_bytes};
 pub use preview::Preview;
 pub use quarantine::Quarantined;
 pub use sizes::{CHECKS_MAX, MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use stats::Stats;
-pub use text_log::LoggedLine;
+pub use text_log::{LoggedLine, NotesRead};
 pub use tidy::Tidied;
 pub use verify::{Report, ShardReport};
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::sys::files::{self, Access, FileInfo};
 
 use super::database::Database;
-use super::held_note::HeldNote;
+use super::held_note::{HeldNote, HeldUntil};
 use super::{Spool, SpoolError};
 
 /// A log: its name, that of the previous one, and its largest size in bytes.
@@ -37,6 +37,13 @@ pub struct LoggedLine {
     pub text: Vec<u8>,
 }
 
+/// How far the notes of held messages have been read: the number of the file, and the offset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotesRead {
+    file: u64,
+    end: u64,
+}
+
 impl Spool {
     /// Appends a line to `audit.log` in the database's directory, in one write, so that
     /// lines of several processes do not mix. If the log exceeds 1 MiB, it is renamed to
@@ -61,7 +68,59 @@ impl Spool {
     /// # Errors
     /// A log could not be read.
     pub fn held_notes(&mut self) -> Result<Vec<HeldNote>, SpoolError> {
-        Ok(self.lines(&HELD)?.iter().filter_map(|line| HeldNote::parse(&line.text)).collect())
+        Ok(notes(self.lines(&HELD)?.iter().map(|line| &*line.text)))
+    }
+
+    /// The notes of held messages since they were read `before`; whether these are all, as at first
+    /// and after the log was begun again.
+    ///
+    /// # Errors
+    /// A log could not be read.
+    pub fn held_notes_since(
+        &mut self,
+        before: &mut NotesRead,
+    ) -> Result<(Vec<HeldNote>, bool), SpoolError> {
+        let new = self.with_files(|database| {
+            let Some((file, info)) = database.open_for(Access::Read, HELD.name)? else {
+                return Ok((before.file == 0).then(Vec::new));
+            };
+            if info.identity.1 != before.file || info.size < before.end {
+                return Ok(None);
+            }
+            let mut bytes = vec![0; usize::try_from(info.size - before.end).unwrap_or_default()];
+            let read = files::read_at(&file, before.end, &mut bytes);
+            bytes.truncate(read.map_err(SpoolError::io("read", &database.path_of(HELD.name)))?);
+            Ok(Some(bytes))
+        })?;
+        let Some(bytes) = new else {
+            let lines = self.lines(&HELD)?;
+            let (file, end) = lines.last().map_or((0, 0), |line| line.place);
+            *before = NotesRead { file, end };
+            return Ok((notes(lines.iter().map(|line| &*line.text)), true));
+        };
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        before.end += whole as u64;
+        let lines = bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
+        Ok((notes(lines), false))
+    }
+
+    /// The latest note of each message that waits by that, the oldest first; each with whether it is in
+    /// the log before, which is dropped next.
+    ///
+    /// # Errors
+    /// A log could not be read.
+    pub fn waiting_notes(&mut self) -> Result<Vec<(HeldNote, bool)>, SpoolError> {
+        let lines = self.lines(&HELD)?;
+        let file = lines.last().map(|line| line.place.0);
+        let mut latest = std::collections::HashMap::new();
+        for (number, line) in lines.iter().enumerate() {
+            let Some(note) = HeldNote::parse(&line.text) else { continue };
+            latest.insert(note.id.clone(), (number, note, Some(line.place.0) != file));
+        }
+        let mut waiting: Vec<_> = latest.into_values().collect();
+        waiting.retain(|(_, note, _)| matches!(note.until, HeldUntil::Room(_)));
+        waiting.sort_unstable_by_key(|(number, ..)| *number);
+        Ok(waiting.into_iter().map(|(_, note, is_before)| (note, is_before)).collect())
     }
 
     /// The lines of `audit.log` and of the one before, the oldest first.
@@ -163,6 +222,11 @@ impl Spool {
     }
 }
 
+/// The notes in these lines.
+fn notes<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Vec<HeldNote> {
+    lines.filter_map(HeldNote::parse).collect()
+}
+
 /// A log, what it is, and its bytes; `None` if it does not exist.
 fn read(
     database: &Database,
@@ -224,6 +288,40 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\nfour\n");
         let before = std::fs::read_to_string(path.with_extension("log.1")).unwrap();
         assert!(before.starts_with("one\ntwo\nxxx"));
+    }
+
+    #[test]
+    fn notes_are_read_from_where_reading_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+        let mut read = NotesRead::default();
+        let note = |id: &str, until| HeldNote { id: id.to_owned(), until, ..HeldNote::default() };
+        let room = || HeldUntil::Room("{}".to_owned());
+        let mut news = |spool: &mut Spool| {
+            let (notes, all) = spool.held_notes_since(&mut read).unwrap();
+            (notes.into_iter().map(|note| note.id).collect::<Vec<_>>().concat(), all)
+        };
+        assert_eq!(news(&mut spool), (String::new(), false));
+        for (id, until) in [("a", room()), ("b", room()), ("a", HeldUntil::Now), ("c", room())] {
+            spool.note_held(&note(id, until)).unwrap();
+        }
+        assert_eq!(news(&mut spool), ("abac".to_owned(), true));
+        assert_eq!(news(&mut spool), (String::new(), false));
+        let waiting = |spool: &mut Spool| {
+            let all = spool.waiting_notes().unwrap().into_iter();
+            all.map(|(note, is_before)| (note.id, is_before)).collect::<Vec<_>>()
+        };
+        let of = |all: &[(&str, bool)]| {
+            all.iter().map(|(id, is_before)| ((*id).to_owned(), *is_before)).collect::<Vec<_>>()
+        };
+        assert_eq!(waiting(&mut spool), of(&[("b", false), ("c", false)]));
+        let why = "x".repeat(HELD.bytes as usize);
+        spool.note_held(&HeldNote { why, ..note("d", room()) }).unwrap();
+        assert_eq!(news(&mut spool), ("d".to_owned(), false));
+        spool.note_held(&note("b", room())).unwrap();
+        assert_eq!(news(&mut spool), ("abacdb".to_owned(), true));
+        let expected = of(&[("c", true), ("d", true), ("b", false)]);
+        assert_eq!(waiting(&mut spool), expected);
     }
 
     #[test]

@@ -13,9 +13,10 @@ use super::changer::Changer;
 use super::key_text;
 use crate::policy::habits::is_held_for_habits;
 use crate::spec;
-use crate::spool::Spool;
 use crate::spool::habits::habits_key;
+use crate::spool::{HeldNote, HeldUntil, Spool};
 use crate::store::Target;
+use crate::text::time::now;
 use crate::text::{self, counted, printable};
 
 /// A message may be marked so many seconds before the alarm that it raises: by two clocks.
@@ -58,12 +59,32 @@ pub(crate) struct HeldMessage {
     pub(crate) recipients: u64,
     /// Its size in bytes.
     pub(crate) size: u64,
-    /// What the daemon was asked about it, if that was not decided; else empty.
+    /// What the daemon was asked about it, if that was not decided; if it waits in Postfix or Sendmail,
+    /// its event, or nothing once it has been counted; else empty.
     #[serde(skip)]
     pub(crate) request: Vec<u8>,
 }
 
 impl HeldMessage {
+    /// What a note says of a message that is held.
+    pub(crate) fn noted(note: &HeldNote) -> Self {
+        let (state, request) = match &note.until {
+            HeldUntil::Released => (HeldState::Held, Vec::new()),
+            HeldUntil::Room(event) => (HeldState::Waiting, event.clone().into_bytes()),
+            HeldUntil::Now => (HeldState::Waiting, Vec::new()),
+        };
+        Self {
+            id: note.id.clone(),
+            state,
+            at: note.at,
+            policy: note.policy.clone(),
+            key: note.key.clone(),
+            why: note.why.clone(),
+            request,
+            ..Self::default()
+        }
+    }
+
     /// Whether it is held because nobody has decided about it yet.
     pub(crate) fn is_undecided(&self) -> bool {
         self.policy == UNDECIDED && !self.request.is_empty()
@@ -85,6 +106,14 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// Those of these that are held, and those that wait.
+    pub(crate) fn of(all: Vec<HeldMessage>, unread: Vec<String>) -> Self {
+        let is_held = |message: &HeldMessage| message.state == HeldState::Held;
+        let (messages, mut waiting) = all.into_iter().partition::<Vec<_>, _>(is_held);
+        estimate(&mut waiting, now().seconds);
+        Self { messages, waiting, unread }
+    }
+
     /// All of its messages, first those that are held.
     pub(crate) fn into_messages(self) -> Vec<HeldMessage> {
         let Self { mut messages, waiting, .. } = self;
@@ -306,28 +335,33 @@ pub(crate) fn sentence(messages: &[&HeldMessage], key: &str) -> Option<String> {
     Some(format!("{count} of {key} {verb}, since {since}"))
 }
 
-/// Computes about when each of these messages, which wait, has left: the recipients of one key leave
-/// one after the other, the oldest message first, as fast as its limit allows.
+/// Computes about when each of these messages, which wait, has left: what waits of one key leaves one
+/// after the other, the oldest message first, as fast as its limit allows.
 pub(crate) fn estimate(waiting: &mut [HeldMessage], now: i64) {
     waiting.sort_by(|a, b| (&a.policy, &a.key, a.at, &a.id).cmp(&(&b.policy, &b.key, b.at, &b.id)));
     for of_key in waiting.chunk_by_mut(|a, b| a.policy == b.policy && a.key == b.key) {
-        let mut before = 0;
+        let mut wait = 0.0;
         for message in of_key {
-            before += message.recipients;
-            let wait = seconds_each(&message.why).map(|each| each * before as f64);
-            message.until = wait.map(|wait| now.saturating_add(wait.ceil() as i64));
+            let own = seconds(message);
+            wait += own.unwrap_or_default();
+            message.until = own.map(|_| now.saturating_add(wait.ceil() as i64));
         }
     }
 }
 
-/// The seconds for each recipient by the limit in `61.0 recipients, limit 60/1m`; `None` if it limits
+/// The seconds for a message by the limit in `61.0 recipients, limit 60/1m`; `None` if it limits
 /// something else.
-fn seconds_each(why: &str) -> Option<f64> {
-    let (measured, limit) = why.split_once(", limit ")?;
-    measured.ends_with("recipients").then_some(())?;
+fn seconds(message: &HeldMessage) -> Option<f64> {
+    let (measured, limit) = message.why.split_once(", limit ")?;
+    let of_message = match measured.rsplit(' ').next()? {
+        "recipients" => message.recipients as f64,
+        "messages" => 1.0,
+        "bytes" => message.size as f64,
+        _ => return None,
+    };
     let (count, period) = limit.split_once('/')?;
     let count: f64 = count.parse().ok().filter(|count| *count > 0.0)?;
-    Some(spec::period(period.as_bytes()).ok()? / count)
+    Some(spec::period(period.as_bytes()).ok()? / count * of_message)
 }
 
 #[cfg(test)]
@@ -351,7 +385,8 @@ mod tests {
             one(30, "destination:google", 120, pace),
             one(10, "destination:google", 30, pace),
             one(20, "destination:yahoo", 5, "1.0 recipients, limit 0.5/1h"),
-            one(20, "auth:a", 5, "9.0 messages, limit 5/1h"),
+            one(20, "auth:m", 5, "9.0 messages, limit 5/1h"),
+            one(20, "auth:a", 5, "9.0 connections, limit 5/1h"),
             one(20, "auth:b", 5, "denied"),
             one(20, "auth:c", 5, "9.0 recipients, limit 0/1h"),
         ];
@@ -363,6 +398,8 @@ mod tests {
         assert_eq!(google, [Some(1030), Some(1150)]);
         let yahoo: Vec<_> = of("destination:yahoo");
         assert_eq!(yahoo, [Some(1000 + 36_000)]);
+        let messages: Vec<_> = of("auth:m");
+        assert_eq!(messages, [Some(1000 + 720)]);
         for key in ["auth:a", "auth:b", "auth:c"] {
             let unknown: Vec<_> = of(key);
             assert_eq!(unknown, [None], "{key}");

@@ -135,6 +135,7 @@ fn write() {
         policy: "out".to_owned(),
         key: b"auth:a\tb".to_vec(),
         why: "9.0 messages, limit 5/1h".to_owned(),
+        ..HeldNote::default()
     };
     let mut spool = Spool::open(&machine.spool(), Options::default()).unwrap();
     spool.note_held(&note).unwrap();

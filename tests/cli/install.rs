@@ -101,6 +101,8 @@ fn everything_is_installed_once() {
         ("usr/local/lib/systemd/system/exirate-undecided.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
+        ("usr/local/lib/systemd/system/exirate-waiting.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-waiting.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-web@.service", 0o644),
         ("usr/local/lib/sysusers.d/exirate.conf", 0o644),
         ("usr/local/lib/tmpfiles.d/exirate.conf", 0o644),

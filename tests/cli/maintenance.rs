@@ -25,9 +25,23 @@ const WEB: &str = "exirate-web@.service";
 const CALLERS: &str = "exirate-mail@.service";
 /// What Exim holds until it is decided: started by the daemons that decide.
 const UNDECIDED: [&str; 2] = ["exirate-undecided.service", "exirate-undecided.timer"];
+/// What waits in Postfix and Sendmail: likewise.
+const WAITING: [&str; 2] = ["exirate-waiting.service", "exirate-waiting.timer"];
 /// Those that run all the time, and what they start.
-const DAEMONS: [&str; 10] =
-    [AGENT, MAIL, CALLERS, DELIVERER, FOLLOW, BROKER, WEB, HELD, UNDECIDED[0], UNDECIDED[1]];
+const DAEMONS: [&str; 12] = [
+    AGENT,
+    MAIL,
+    CALLERS,
+    DELIVERER,
+    FOLLOW,
+    BROKER,
+    WEB,
+    HELD,
+    UNDECIDED[0],
+    UNDECIDED[1],
+    WAITING[0],
+    WAITING[1],
+];
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const DIRECTORIES: &str = "exirate.tmpfiles.conf";
@@ -136,7 +150,7 @@ impl Machine {
                 self.run(user, command)
             })
             .collect();
-        assert_eq!(outputs.len(), 3);
+        assert_eq!(outputs.len(), 4);
         outputs
     }
 

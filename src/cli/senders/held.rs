@@ -37,7 +37,7 @@ use crate::text::{self, counted_or_no, printable};
 A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim,
 on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown. The
 policy (undecided) holds what an account of this machine handed over while `exirate serve mail`
-could not decide: `exirate held decide`. Mail that waits for room within a limit at delivery (Exim)
+could not decide: `exirate held decide`. Mail that waits for room within a limit at delivery
 leaves by itself: LEAVES says about when, computed from the limit and from what waits before it.
 
 Exit status: 0 no message is held or waits; 1 messages are, or a KEY or ID has none; 2 an error.

@@ -14,3 +14,4 @@ pub(super) mod top;
 pub(super) mod unblock;
 mod undecided;
 pub(super) mod usage;
+mod waiting;

@@ -1,4 +1,5 @@
-//! `exirate held decide`: messages that were held because nobody had decided about them.
+//! `exirate held decide`: messages that were held because nobody had decided about them, and those that
+//! wait in Postfix or Sendmail.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::waiting;
 use crate::cli::shared::ask_daemon;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::hold_queue::QueueOptions;
@@ -20,18 +22,24 @@ use crate::text::printable;
 /// How long to wait for the daemon.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Decide on messages that are held because nobody could decide on them
+/// Decide again on messages that are undecided, or wait for room
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  What was held while the daemon was away?
+  What was held while the daemon was away, or waits for room?
     exirate held decide
 
 Exit status: 0 no such message is left; 1 some are left; 2 an error.
 
-Run it as root, or as Exim's user; exirate-undecided.timer, or cron, run it every minute. If an account of
-this machine hands over a message on standard input, and `exirate serve mail` does not decide, Exim
-holds it with the policy (undecided). This command asks the daemon again: a message under all limits
-is counted and delivered; one that is over a limit, or is larger than what is left of it, stays held
+Run it as root, or as Exim's user; exirate-undecided.timer, beside Postfix and Sendmail
+exirate-waiting.timer, or cron, run it every minute.
+
+Postfix and Sendmail hold a message that is over a limit at delivery. This command counts and
+releases those that there is room for, the oldest of each key first. One whose sender is denied, or
+suspected for its habits, stays until that has ended.
+
+If an account of this machine hands over a message on standard input, and `exirate serve mail`
+does not decide, Exim holds it with the policy (undecided). This command asks the daemon again: a
+message under all limits is counted and delivered; one that is over a limit, or is larger than what is left of it, stays held
 until it passes, or until `exirate held release` or `exirate held delete`. If it has no sender, it gets
 the account's address: Exim delivers what has none after `ignore_bounce_errors_after`, held or not.")]
 pub(super) struct Decide {
@@ -61,10 +69,20 @@ impl Decide {
         let spool = Common { spool: self.spool.clone(), json: false }.directory()?;
         let queue =
             self.queue.queue(&spool).map_err(|why| Failure::new(printable(why.as_bytes())))?;
+        if queue.spool().is_none() && !waiting::is_any(&spool)? {
+            return Ok(Outcome::found_if(false));
+        }
         let held = queue.held().map_err(|why| Failure::new(printable(why.as_bytes())))?;
         for why in &held.unread {
             complain(printable(why.as_bytes()));
         }
+        let mut left = match queue.spool() {
+            // Exim's own queue runs deliver what waits.
+            Some(_) => 0,
+            None => {
+                waiting::release(screen, &*queue, &spool, &held.waiting, held.unread.is_empty())?
+            }
+        };
         let mut messages = held.messages;
         messages.retain(HeldMessage::is_undecided);
         messages.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
@@ -83,7 +101,6 @@ impl Decide {
             true => PathBuf::new(),
             false => self.socket(queue.spool()).inspect_err(|_| messages.iter().for_each(name))?,
         };
-        let mut left = 0;
         for message in &messages {
             let id = printable(message.id.as_bytes());
             let decided = decide(&socket, message)

@@ -11,6 +11,7 @@
 //! | Sendmail | a file `hfID` | a reason with `HELD_BY`, and a [`HeldNote`] | `serve/mail/milter` |
 //!
 //! In Exim's queue, mail also waits for room within a limit at delivery; nobody has to release that.
+//! Postfix and Sendmail hold such mail too, and the note says so: `exirate held decide` releases it.
 //!
 //! Notes are written by `serve/mail/worker.rs` before the reply to the mail server.
 

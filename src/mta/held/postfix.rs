@@ -55,15 +55,10 @@ impl PostfixQueue {
         let note = self.notes.get(&queued.queue_id)?;
         let is_it = queued.queue_name == "hold" && queued.arrival_time <= note.at;
         is_it.then(|| HeldMessage {
-            id: queued.queue_id.clone(),
-            at: note.at,
-            policy: note.policy.clone(),
-            key: note.key.clone(),
-            why: note.why.clone(),
             sender: queued.sender.clone(),
             recipients: queued.recipients.len() as u64,
             size: queued.message_size,
-            ..HeldMessage::default()
+            ..HeldMessage::noted(note)
         })
     }
 }
@@ -117,8 +112,7 @@ fn postsuper(option: &str, ids: &[&str], done: &str) -> Vec<Result<(), String>> 
 impl HoldQueue for PostfixQueue {
     fn held(&self) -> Result<Held, String> {
         let (queued, unread) = queued()?;
-        let messages = queued.iter().filter_map(|one| self.message(one)).collect();
-        Ok(Held { messages, unread, ..Held::default() })
+        Ok(Held::of(queued.iter().filter_map(|one| self.message(one)).collect(), unread))
     }
 
     fn details(&self, id: &str) -> Result<Details, String> {

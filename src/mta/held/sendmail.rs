@@ -116,32 +116,27 @@ impl SendmailQueue {
 
 impl HoldQueue for SendmailQueue {
     fn held(&self) -> Result<Held, String> {
-        let mut held = Held::default();
+        let (mut messages, mut unread) = (Vec::new(), Vec::new());
         self.each(|id, path, data| match read(path) {
             Ok(file) if file.reason.starts_with(HELD_BY) => {
-                let note = self.notes.get(id).cloned().unwrap_or_default();
+                // What nobody has noted, as the note has been dropped: then it is not known who was
+                // counted.
+                let Some(note) = self.notes.get(id) else { return };
                 let body = data.metadata().map_or(0, |facts| facts.len());
                 let headers: usize = file.headers.iter().map(|line| line.len() + 1).sum();
-                held.messages.push(HeldMessage {
-                    id: id.to_owned(),
-                    at: note.at,
-                    policy: note.policy,
-                    key: note.key,
-                    why: note.why,
+                messages.push(HeldMessage {
                     sender: file.sender,
                     recipients: file.recipients.len() as u64,
                     size: body + headers as u64,
-                    ..HeldMessage::default()
+                    ..HeldMessage::noted(note)
                 });
             }
             Ok(_) => {}
             // It was released meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => held.unread.push(format!("message {id}: {error}")),
+            Err(error) => unread.push(format!("message {id}: {error}")),
         })?;
-        // What nobody has noted, as the note has been dropped: then it is not known who was counted.
-        held.messages.retain(|message| self.notes.contains_key(&message.id));
-        Ok(held)
+        Ok(Held::of(messages, unread))
     }
 
     fn details(&self, id: &str) -> Result<Details, String> {

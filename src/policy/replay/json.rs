@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::{Map, Value};
 
 use super::event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
-use crate::event::fields::{FIELDS, FieldPlace};
+use crate::event::fields::{FIELDS, FieldPlace, FieldValue};
 use crate::event::{Event, Origin};
 use crate::policy::key;
 use crate::policy::word::Word;
@@ -62,6 +62,38 @@ impl ReplayEvent {
             outcome: word::<ReplayOutcome>(&fields, "outcome")?,
         };
         event.checked()
+    }
+
+    /// The JSON object that is read as this event, which has no outcome.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut fields = Map::new();
+        let Timestamp { seconds, micros } = self.time;
+        let time = seconds as f64 + f64::from(micros) / 1e6;
+        let mut set = |name: &str, value: Value| {
+            if !value.is_null() {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        set("time", time.into());
+        set("stage", self.stage.word().into());
+        set("session", self.session.clone().into());
+        for (field, value) in self.event.values() {
+            match value {
+                FieldValue::Text(text) => set(field.name, text.cloned().into()),
+                FieldValue::Client(origin) => {
+                    set(field.name, origin.address().map(|client| client.to_string()).into());
+                }
+            }
+        }
+        match &self.recipients {
+            Recipients::Addresses(all) => set("recipients", all.clone().into()),
+            Recipients::Count(count) => set("recipients", (*count).into()),
+        }
+        set("size", self.size.into());
+        set("local", self.local.into());
+        set("system", self.system.into());
+        Value::Object(fields).to_string()
     }
 
     /// The event, if its fields agree with each other.
@@ -237,6 +269,7 @@ mod tests {
             ..ReplayEvent::default()
         };
         assert_eq!(event, expected);
+        assert_eq!(ReplayEvent::from_json(&expected.to_json()).unwrap(), expected);
         let line = r#"{"time":1795171837.25,"stage":"auth","outcome":"failed","recipients":3}"#;
         let event = ReplayEvent::from_json(line).unwrap();
         assert_eq!(event.time, Timestamp { seconds: 1_795_171_837, micros: 250_000 });

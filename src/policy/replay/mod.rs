@@ -372,7 +372,10 @@ impl Decisions {
 }
 
 /// What the policies know of an event.
-fn policy_event<'a>(described: &'a ReplayEvent, recipient: Option<&'a str>) -> Event<&'a str> {
+pub(crate) fn policy_event<'a>(
+    described: &'a ReplayEvent,
+    recipient: Option<&'a str>,
+) -> Event<&'a str> {
     let said = Event { recipient, ..described.event.view() };
     let client = match (said.client, described.local) {
         (Origin::Unknown, None | Some(true)) => Origin::Program,

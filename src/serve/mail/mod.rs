@@ -3,7 +3,7 @@
 //!
 //! - [`event`]: what a mail server says of a step, and the verdict on it
 //! - [`decider`]: a pool of threads that decide, each a `worker` with an open store, which also
-//!   notes what is held; `queue` has the jobs that wait; `recorder` records messages
+//!   notes what is held, and what waits for room at delivery, as `later` says; `queue` has the jobs that wait; `recorder` records messages
 //! - `recent`: the sessions that are remembered by a name; the sockets are in `serve::listen`
 //! - [`milter`]: Sendmail's protocol for filters, which Postfix speaks too
 //! - [`postfix`]: Postfix's policy delegation, on a socket that Exim's ACLs use too
@@ -17,6 +17,7 @@ pub mod daemon;
 pub mod decider;
 pub mod event;
 pub mod exim;
+pub(crate) mod later;
 pub mod milter;
 pub mod policy_file;
 pub mod postfix;
@@ -27,3 +28,5 @@ pub mod surroundings;
 #[cfg(test)]
 mod tests;
 mod worker;
+
+pub(crate) use worker::Worker;

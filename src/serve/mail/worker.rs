@@ -1,5 +1,7 @@
 //! A thread that decides: it has the database, the policies and the counters open.
 
+mod delivery;
+
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -7,6 +9,7 @@ use std::time::Duration;
 
 use super::event::{Hold, MailEvent, MailVerdict};
 use super::exim::request::EximCheck;
+use super::later::Queues;
 use crate::bypass::Watch;
 use crate::cluster::ClusterStore;
 use crate::engine::Decision;
@@ -17,7 +20,7 @@ use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step, d
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::log::Level;
 use crate::spec::{SpecArguments, SpecCache};
-use crate::spool::{HeldNote, Options};
+use crate::spool::{HeldUntil, Options};
 use crate::store::Store as _;
 use crate::sys::clock;
 
@@ -58,22 +61,24 @@ impl Observer for Noting<'_> {
 }
 
 /// What a thread decides with.
-pub(super) struct Worker {
+pub(crate) struct Worker {
     spool: PathBuf,
     store: Option<ClusterStore>,
     evaluator: Option<Evaluator<'static>>,
     specs: SpecCache,
     bypass: Watch,
+    /// What waits for room within limits at delivery.
+    queues: Queues,
     /// What is to be logged.
     pub(super) notes: Vec<Note>,
 }
 
 impl Worker {
     /// One for the spool directory `spool`. Everything is opened when it is needed.
-    pub(super) fn new(spool: &Path) -> Self {
+    pub(crate) fn new(spool: &Path) -> Self {
         let bypass = Watch::new(spool);
-        let (specs, notes) = (SpecCache::default(), Vec::new());
-        Self { spool: spool.to_owned(), store: None, evaluator: None, specs, bypass, notes }
+        let (specs, notes, queues) = (SpecCache::default(), Vec::new(), Queues::default());
+        Self { spool: spool.to_owned(), store: None, evaluator: None, specs, bypass, queues, notes }
     }
 
     /// Decides a step by the policies of these names, as [`Evaluator::evaluate`] takes them.
@@ -124,36 +129,25 @@ impl Worker {
             session.accept_recipient();
         }
         let verdict = MailVerdict::from(evaluated);
-        self.note_held(event, &verdict);
-        verdict
+        let is_end = matches!(event.stage, AclStage::Data | AclStage::NotSmtp);
+        // Exim's ACL marks what it holds in its own queue, and its router asks at delivery.
+        if event.exim.is_some() || !is_end || verdict.outcome.verdict >= Verdict::Defer {
+            return verdict;
+        }
+        if let Some(hold) = event.hold.clone().or_else(|| verdict.hold()) {
+            self.note_held(event, hold);
+            return verdict;
+        }
+        self.later(event, names, on_error).unwrap_or(verdict)
     }
 
-    /// Notes that Postfix or Sendmail is told to hold a message, before it is: Exim's ACL marks it
-    /// in its own queue.
-    fn note_held(&mut self, event: &MailEvent, verdict: &MailVerdict) {
-        let is_end = matches!(event.stage, AclStage::Data | AclStage::NotSmtp);
-        let is_accepted = verdict.outcome.verdict < Verdict::Defer;
-        if event.exim.is_some() || !is_end || !is_accepted {
-            return;
-        }
-        let Some(Hold { policy, key, why, .. }) = event.hold.clone().or_else(|| verdict.hold())
-        else {
-            return;
-        };
-        let note = HeldNote {
-            at: clock::now().0,
-            id: event.event.message_id.clone().unwrap_or_default(),
-            policy: policy.to_string(),
-            key: key.into_bytes(),
-            why,
-        };
-        let noted = match &mut self.store {
-            Some(store) => store.spool_mut().note_held(&note).map_err(|error| error.to_string()),
-            None => Err("the database is not open".to_owned()),
-        };
+    /// Notes that Postfix or Sendmail is told to hold a message, before it is.
+    fn note_held(&mut self, event: &MailEvent, hold: Hold) {
+        let id = event.event.message_id.clone().unwrap_or_default();
+        let noted = self.note(id.clone(), clock::now().0, hold, HeldUntil::Released);
         if let Err(error) = noted {
             let (subject, level) = ("notes of held messages", Level::Warning);
-            let text = format!("`exirate held` will not show message {}: {error}", note.id);
+            let text = format!("`exirate held` will not show message {id}: {error}");
             self.notes.push(Note { subject, level, text });
         }
     }

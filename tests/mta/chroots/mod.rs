@@ -4,6 +4,7 @@ mod addresses;
 mod cases;
 mod failed;
 mod faults;
+mod later;
 mod postfix;
 mod sendmail;
 mod server;

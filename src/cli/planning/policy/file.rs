@@ -20,7 +20,7 @@ use crate::history::measure::{By, MeasuredBy};
 use crate::mta::ServerKind;
 use crate::policy::image::{Image, build};
 use crate::policy::model::{Location, Policies};
-use crate::policy::needs::FrontEnd;
+use crate::policy::needs::{FrontEnd, unheld};
 use crate::policy::source::{Compiled, FILE, compile, read};
 use crate::text::{counted_or_no, input, printable};
 use crate::toml_file::diagnostic::place;
@@ -91,18 +91,20 @@ pub(super) fn front_ends() -> &'static [FrontEnd] {
     }
 }
 
-/// Where a policy is written that this mail server asks nothing about, and why.
+/// Where a policy at delivery is written that this mail server cannot keep, and why.
 pub(super) fn needs_exim(
     policies: &Policies,
     other: Option<ServerKind>,
 ) -> Option<(Location, String)> {
-    let (name, policy) = policies.at_delivery().next()?;
     let server = other?.name();
-    let why = format!(
-        "{name:?} is evaluated when mail is delivered, for which {server} asks no policy: that is for \
-         Exim; write at = \"acceptance\" (docs/later.md)"
-    );
-    Some((policy.at, why))
+    policies.at_delivery().find_map(|(name, policy)| {
+        let why = unheld(policy)?;
+        let text = format!(
+            "{name:?} is evaluated when mail is delivered, which {server} cannot do for it: {why}; \
+             docs/later.md"
+        );
+        Some((policy.at, text))
+    })
 }
 
 /// Fewer than this part of the users before, in percent, is too few;
@@ -272,17 +274,36 @@ mod tests {
     use crate::policy::source::compile;
 
     #[test]
-    fn a_policy_at_delivery_needs_exim() {
+    fn a_policy_about_single_recipients_at_delivery_needs_exim() {
         let of = |text: &str, other| {
             let none = |_: &Path| Err(String::new());
-            let text = format!("version = 1\n[policy.p]\ndefault.recipients = \"9/1h\"\n{text}");
-            let policies = compile(Path::new("p"), &text, &none).policies.unwrap();
+            let text = format!("version = 1\n[policy.p]\n{text}");
+            let compiled = compile(Path::new("p"), &text, &none);
+            let policies =
+                compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
             needs_exim(&policies, other).map(|(at, why)| (at.line, why))
         };
-        let other = Some(ServerKind::Postfix);
-        assert_eq!(of("at = \"delivery\"\n", None), None);
-        assert_eq!(of("at = \"acceptance\"\n", other), None);
-        let (line, why) = of("at = \"delivery\"\n", other).unwrap();
-        assert!(line == 2 && why.contains("Postfix asks no policy"), "{line}: {why}");
+        let limit = "default.recipients = \"9/1h\"\n";
+        let pace = format!("at = \"delivery\"\nkey = \"destination\"\n{limit}");
+        let acceptance = "key = \"recipient_domain\"\nwhen = \"authenticated\"\n";
+        for other in [ServerKind::Postfix, ServerKind::Sendmail] {
+            let other = Some(other);
+            assert_eq!(of(&pace, None), None);
+            assert_eq!(of(&format!("{acceptance}{limit}"), other), None);
+            let users = format!("at = \"delivery\"\nkey = \"auth\"\n{limit}");
+            assert_eq!(of(&users, other), None);
+            let more = "default.messages = \"9/1h\"\ndefault.bytes = \"9M/1h\"\n";
+            assert_eq!(of(&format!("{users}{more}"), other), None);
+            let (line, why) = of(&pace, other).unwrap();
+            assert!(line == 2 && why.contains("one slow receiver"), "{line}: {why}");
+            for (more, expected) in [
+                ("when = { recipient_domain = [\"x.test\"] }\n", "single recipients"),
+                ("exempt = [{ recipients = \"a@x.test\" }]\n", "single recipients"),
+                ("default.unique_recipients = \"9/1h\"\n", "write recipients"),
+            ] {
+                let (_, why) = of(&format!("{users}{more}"), other).unwrap();
+                assert!(why.contains(expected), "{more}: {why}");
+            }
+        }
     }
 }
