@@ -9,7 +9,8 @@ use crate::event::session::SessionFacts;
 use crate::event::{Event, Origin};
 use crate::policy::image::{build, install};
 use crate::policy::source::compile;
-use crate::spool::{Options, Spool};
+use crate::rate::Timestamp;
+use crate::spool::{EventKind, EventReader, LoggedEvent, Options, Spool};
 use crate::store::{FOREVER, Override, Target};
 
 const FIVE: &str =
@@ -157,4 +158,30 @@ fn who_is_denied_stays_and_what_nothing_limits_leaves() {
     let (who, reason) = ("root".to_owned(), String::new());
     Bypass { since: now - 1, until: now + 600, who, reason }.begin(spool).unwrap();
     assert_eq!(wait(spool), None);
+}
+
+/// Nothing is returned at `longest`: it is in the journal once, however often that is looked at.
+#[test]
+fn what_has_waited_for_too_long_stays_and_is_said_once() {
+    let folder = with_two();
+    let spool = folder.path();
+    let first = message(&waiting(spool)[0]);
+    apply(spool, &format!("[on.crossing]\nlog = true\n{FIVE}longest = \"2h\"\n"));
+    let said = || {
+        let mut spool = Spool::open(spool, Options::default()).unwrap();
+        let mut reader = EventReader::new(EventKind::Crossings);
+        let mut all = spool.read_events(&mut reader, clock::now().into(), true).unwrap();
+        all.retain(LoggedEvent::is_overdue);
+        all
+    };
+    let now = clock::now().0;
+    for (age, expected) in [(7000, 0), (7300, 1), (7400, 1)] {
+        let at = Timestamp { seconds: now - age, micros: 0 };
+        let waits = LaterMessage { event: first.event.clone(), at, ..first };
+        let mut worker = Worker::new(spool);
+        let wait = worker.still_waits(&waits, "*", &Queues::default()).unwrap().unwrap();
+        assert!(wait.fits && wait.why.contains("limit 5.5/1w"), "{wait:?}");
+        assert_eq!(said().len(), expected, "{age}");
+    }
+    assert_eq!(String::from_utf8_lossy(&said()[0].texts.evidence), "still held");
 }
