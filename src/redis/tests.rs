@@ -518,74 +518,103 @@ fn shared_overrides_decide_everywhere_a_second_later() {
     assert!(decide(0.5, 0).over, "it is read again, and there is none");
 }
 
-/// The checks of what 0.1.0 has written: a rate with a filter, a bucket, a calendar window.
+/// The checks of what is kept: a rate with a filter, a bucket, a calendar window.
 fn kept_checks() -> [Check<'static>; 3] {
     let window = CalendarWindow { start: NOW.seconds - 100, end: NOW.seconds + 86_300 };
-    let with = |algorithm: Algorithm| Check {
-        key: RecordKey { kind: Kind::Policy, algorithm: algorithm.kind(), ..strict(1.0).key },
-        algorithm,
-        ..strict(1.0)
-    };
     [
         Check { event: Some(b"bob@example.org"), ..strict(100.0) },
-        with(Algorithm::Bucket { burst: 10.0, rate: 0.001 }),
-        with(Algorithm::Calendar { limit: 20.0, window }),
+        of_a_policy(Algorithm::Bucket { burst: 10.0, rate: 0.001 }),
+        of_a_policy(Algorithm::Calendar { limit: 20.0, window }),
     ]
 }
 
-#[test]
-fn formats_0_1_0() {
-    let server = TestServer::start();
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let kept = kit::formats::kept("redis.keys", || {
-        let mut store = server.fresh();
-        // `fresh` has removed it.
-        store.ask(cmd("SET").arg("exirate:secret").arg(&store.store.secret.get().bytes()));
-        store.decide_event(1, &kept_checks(), NOW);
-        let one = an_override(b"carol", Overridden::Deny);
-        Inspect::change_overrides(&mut store, &mut |list| list.push(one.clone())).unwrap();
-        let Value::Array(keys) = store.ask(cmd("KEYS").arg("exirate:*")) else { panic!() };
-        let mut lines = Vec::new();
-        for key in keys {
-            let Value::BulkString(key) = key else { panic!() };
-            if let Ok(Value::BulkString(value)) = store.send(cmd("GET").arg(&key))
-                && !key.starts_with(PROBE.as_bytes())
-            {
-                lines.push(format!("{} {}\n", hex(&key), hex(&value)));
-            }
+fn of_a_policy(algorithm: Algorithm) -> Check<'static> {
+    Check {
+        key: RecordKey { kind: Kind::Policy, algorithm: algorithm.kind(), ..strict(1.0).key },
+        algorithm,
+        ..strict(1.0)
+    }
+}
+
+/// A check that its first event crosses, and which blocks from then on.
+fn kept_block() -> Check<'static> {
+    let algorithm = Algorithm::MovingAverage { limit: 0.5, period: 3600.0 };
+    Check { blocks: BlockTime::UntilLifted, ..of_a_policy(algorithm) }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
+/// What a release writes: each key that is a text, and its value.
+fn written_keys(server: &TestServer, denial: &Override, blocks: bool) -> Vec<u8> {
+    let mut store = server.fresh();
+    // `fresh` has removed it.
+    store.ask(cmd("SET").arg("exirate:secret").arg(&store.store.secret.get().bytes()));
+    store.decide_event(1, &kept_checks(), NOW);
+    if blocks {
+        store.decide_event(3, &[kept_block()], NOW);
+    }
+    Inspect::change_overrides(&mut store, &mut |list| list.push(denial.clone())).unwrap();
+    let Value::Array(keys) = store.ask(cmd("KEYS").arg("exirate:*")) else { panic!() };
+    let mut lines = Vec::new();
+    for key in keys {
+        let Value::BulkString(key) = key else { panic!() };
+        if let Ok(Value::BulkString(value)) = store.send(cmd("GET").arg(&key))
+            && !key.starts_with(PROBE.as_bytes())
+        {
+            lines.push(format!("{} {}\n", hex(&key), hex(&value)));
         }
-        lines.sort();
-        lines.concat().into_bytes()
-    });
-    let bytes = |digits: &str| -> Vec<u8> {
-        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
-        pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
-    };
-    let store = server.fresh();
-    store.ask(cmd("FLUSHALL").arg("SYNC"));
-    let text = String::from_utf8(kept).unwrap();
-    assert_eq!(text.lines().count(), 5, "a secret, a list, three records");
-    for line in text.lines() {
-        let (key, value) = line.split_once(' ').unwrap();
-        store.ask(cmd("SET").arg(bytes(key)).arg(bytes(value)));
     }
-    let mut store = server.store();
-    for check in kept_checks() {
-        let found = Inspect::get(&mut store, check.record_key()).unwrap().unwrap();
-        assert_eq!((found.average.rate, found.limit), (check.count, check.algorithm.limit()));
-        assert_eq!(found.average.at, NOW);
+    lines.sort();
+    lines.concat().into_bytes()
+}
+
+#[test]
+fn what_each_release_has_written_is_read() {
+    let server = TestServer::start();
+    for (release, denies, blocks) in
+        [("0.1.0", Overridden::Deny, false), ("0.2.0", Overridden::Reject, true)]
+    {
+        let denial = an_override(b"carol", denies);
+        let kept =
+            kit::formats::kept(release, "redis.keys", || written_keys(&server, &denial, blocks));
+        let store = server.fresh();
+        store.ask(cmd("FLUSHALL").arg("SYNC"));
+        let text = String::from_utf8(kept).unwrap();
+        let count = 5 + usize::from(blocks);
+        assert_eq!(text.lines().count(), count, "a secret, a list, and records");
+        for line in text.lines() {
+            let (key, value) = line.split_once(' ').unwrap();
+            store.ask(cmd("SET").arg(from_hex(key)).arg(from_hex(value)));
+        }
+        let mut store = server.store();
+        for check in kept_checks() {
+            let found = Inspect::get(&mut store, check.record_key()).unwrap().unwrap();
+            assert_eq!((found.average.rate, found.limit), (check.count, check.algorithm.limit()));
+            assert_eq!(found.average.at, NOW);
+        }
+        assert_eq!(Inspect::overrides(&mut store).unwrap(), [denial]);
+        let later = Timestamp { seconds: NOW.seconds + 1, ..NOW };
+        let decisions = store.decide_event(2, &kept_checks(), later);
+        assert_eq!(decisions[0].details.seen, Some(true), "the filter has it");
+        assert!(decisions.iter().all(|decision| decision.details.found));
+        let rates: Vec<f64> = decisions.iter().map(|one| one.rate.round()).collect();
+        let count = strict(1.0).count;
+        assert_eq!(rates, [count, 2.0 * count, 2.0 * count]);
+        // The event was counted by that release already.
+        let again = store.decide_event(1, &kept_checks()[1..], later);
+        assert_eq!(again[1].rate, 2.0 * count);
+        if blocks {
+            let blocked = Check { count: 0.0, update: Update::ReadOnly, ..kept_block() };
+            assert!(store.decide_event(4, &[blocked], later)[0].blocked.is_some());
+        }
     }
-    assert_eq!(Inspect::overrides(&mut store).unwrap(), [an_override(b"carol", Overridden::Deny)]);
-    let later = Timestamp { seconds: NOW.seconds + 1, ..NOW };
-    let decisions = store.decide_event(2, &kept_checks(), later);
-    assert_eq!(decisions[0].details.seen, Some(true), "the filter has it");
-    assert!(decisions.iter().all(|decision| decision.details.found));
-    let rates: Vec<f64> = decisions.iter().map(|one| one.rate.round()).collect();
-    let count = strict(1.0).count;
-    assert_eq!(rates, [count, 2.0 * count, 2.0 * count]);
-    // The event was counted by 0.1.0 already.
-    let again = store.decide_event(1, &kept_checks()[1..], later);
-    assert_eq!(again[1].rate, 2.0 * count);
     let state =
         b"v=1 release=0.1.0 id=5f0c6a3b9d1e2f40 started=1795171837 seen=1795171900 decisions=12 \
                   clock=-0.000123 servers=4 secret=0000000a of=later";

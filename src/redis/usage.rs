@@ -252,6 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn what_0_2_0_has_published_is_read() {
+        let now = 1_795_000_000;
+        let kept = kit::formats::kept("0.2.0", "usage.part", || {
+            let mut part = UsagePart::default();
+            part.add(b"auth:a", &words(now, 1 << 39));
+            part.into_bytes()
+        });
+        let read: Vec<_> =
+            accounts(&kept).map(|(identity, body)| (identity, read_words(body))).collect();
+        assert_eq!(read, [(&b"auth:a"[..], words(now, 1 << 39))]);
+    }
+
+    #[test]
     fn a_part_is_read_as_it_was_made_and_holds_those_who_sent_latest() {
         let now = 1_795_000_000;
         let mut part = UsagePart::default();

@@ -127,23 +127,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_0_1_0() {
-        let folder = tempfile::tempdir().unwrap();
+    fn what_each_release_has_written_is_read() {
         let path = PathBuf::from;
         let owner = Some(("exirate-mail".to_owned(), "adm".to_owned()));
-        let changes = [
-            Change::Insert { file: path("/etc/exim4/x"), at: 7, text: "warn\n".to_owned() },
-            Change::Create { file: path("/etc/a"), text: "b".to_owned(), mode: 0o600 },
-            Change::Directory { path: path("/run/x"), mode: 0o710, owner },
-            Change::Directory { path: path("/run/y"), mode: 0o755, owner: None },
-            Change::Policies { file: path("/p"), text: None, spool: path("/s") },
-        ];
-        let entry = |change| ManifestEntry { configuration: true, change };
-        let entries = changes.into_iter().map(entry).collect();
-        let manifest = Manifest { finished: false, entries, ..Manifest::default() };
-        let written = || serde_json::to_vec_pretty(&manifest).unwrap();
-        kit::formats::kept_files("", &[FILE], folder.path(), |_| written());
-        assert_eq!(Manifest::read(folder.path()).map_err(|e| e.to_string()), Ok(Some(manifest)));
+        let service = r#"{"name": "exirate-mail", "socket": "/run/exirate-mail/postfix.sock",
+                          "was_enabled": false, "was_active": true}"#;
+        for release in kit::formats::RELEASES {
+            let folder = tempfile::tempdir().unwrap();
+            let mut changes = vec![
+                Change::Insert { file: path("/etc/exim4/x"), at: 7, text: "warn\n".to_owned() },
+                Change::Create { file: path("/etc/a"), text: "b".to_owned(), mode: 0o600 },
+                Change::Directory { path: path("/run/x"), mode: 0o710, owner: owner.clone() },
+                Change::Directory { path: path("/run/y"), mode: 0o755, owner: None },
+                Change::Policies { file: path("/p"), text: None, spool: path("/s") },
+            ];
+            if release != "0.1.0" {
+                changes.push(Change::Start(serde_json::from_str(service).unwrap()));
+            }
+            let entry = |change| ManifestEntry { configuration: true, change };
+            let entries = changes.into_iter().map(entry).collect();
+            let manifest = Manifest { finished: false, entries, ..Manifest::default() };
+            let written = |_: &str| serde_json::to_vec_pretty(&manifest).unwrap();
+            kit::formats::kept_files(release, "", &[FILE], folder.path(), written);
+            let read = Manifest::read(folder.path()).map_err(|error| error.to_string());
+            assert_eq!(read, Ok(Some(manifest)));
+        }
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! What 0.1.0 has written is read by every later exirate, to the value: `tests/formats/0.1.0`.
+//! What a release has written is read by every later exirate, to the value: `tests/formats/RELEASE`.
 //!
-//! `spool.tar.gz` is the directory of a database with all that an exirate keeps there, and
-//! `commands.txt` is what the commands of 0.1.0 print as JSON on a machine that has it: each line
-//! that begins with `$ ` or `% ` is a command, run one after the other, and what follows it is
-//! compared with what it prints now. After `$`, all names and values must still be there; after
-//! `%`, where they depend on the machine, all names and the types of what they have. More may be
-//! there: what reads the JSON of 0.1.0 reads that of a later one.
+//! `spool.tar.gz` is the directory of a database with all that an exirate keeps there, by the policies
+//! of `policy.toml`, and `commands.txt` is what the commands of that release print as JSON on a machine
+//! that has it: each line that begins with `$ ` or `% ` is a command, run one after the other, and what
+//! follows it is compared with what it prints now. After `$`, all names and values must still be there;
+//! after `%`, where they depend on the machine, all names and the types of what they have. More may be
+//! there: what reads the JSON of a release reads that of a later one.
 //!
-//! They were written by
+//! Those of the last one of [`RELEASES`] are written by
 //!
 //! ```sh
+//! WRITE_FORMATS=1 cargo test written_is_read
 //! WRITE_FORMATS=1 cargo test --test cli formats
 //! ```
 //!
-//! at the release, and are never written again. A later release that adds a format, or a version of
-//! one, adds a directory of its own.
+//! at the release, and are never written again.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,66 +23,35 @@ use exirate::event::{Event, Origin};
 use exirate::policy::image::PolicyFile;
 use exirate::policy::replay::{Recipients, Replay, ReplayEvent};
 use exirate::rate::Timestamp;
-use exirate::spool::{EventDetails, HeldNote, Options, Spool};
+use exirate::spool::{EventDetails, HeldNote, HeldUntil, Options, Spool};
 use kit::exim::{USER, user};
+use kit::formats::{RELEASES, folder, is_written, kept};
 use serde_json::Value;
 
 use crate::prepared::{Prepared, commands, source};
 use crate::{exirate, stdout};
 
-/// The policies that are compiled in the image.
-const POLICY: &str = r#"version = 1
-timezone = "UTC"
-
-[identity]
-fold.case = true
-
-[on.crossing]
-log = true
-
-[policy.out]
-update = "strict"
-default.recipients = ["5/1h", "8/1d"]
-default.messages = "20 daily"
-default.unique_recipients = "50/1h"
-default.total = { recipients = "100/1h" }
-user."ceo@example.org" = { recipients = "1000/1h" }
-[[policy.out.exempt]]
-match = ["news@example.org"]
-reason = "year-end letter"
-
-[policy.pail]
-key = ["client"]
-bucket = { burst = 2, rate = "1 / 1h", unit = "messages" }
-
-[policy.try]
-action = "observe"
-default.messages = "2/1h"
-"#;
-
 /// 2026-11-20 11:50:30 UTC, some seconds before the time of the machine.
 const MAIL: i64 = 1_795_175_430;
 
 /// What is done before the directory is packed.
-const DONE: [&str; 9] = [
+const DONE: [&str; 11] = [
     "exirate policy apply formats.toml",
     "exirate deny bob@example.net --until 30d --reason 'password stolen'",
     "exirate deny '*@spam.example' --until 30d --yes",
+    "exirate deny auth:eve@example.net --reply reject --reason 'account closed'",
     "exirate habits learn /var/log/exim4/month.log",
     "exirate config set rates.max_size=512M crossings.keep=30d trace.keep=52w",
     "exirate events deliver",
     "exim4 -be '${dlfunc{/usr/lib/exim4/exirate.so}{shadow}{under}{1.0}{100 / 1h / per_cmd / strict / dora@example.org}}'",
     "exirate web token add desk --role help --until 90d --file spool/exirate/web.tokens",
+    "exirate web token add acme --role help --customer acme --until 90d --file spool/exirate/web.tokens",
     "exirate export --output spool/exirate/export.jsonl",
 ];
 
 /// The commands whose output is kept. A new one with `--json` is added here by the release that
 /// has it.
 const COMMANDS: &str = include_str!("../formats/commands.txt");
-
-fn folder() -> PathBuf {
-    kit::repository().join("tests/formats/0.1.0")
-}
 
 fn shell(line: &str) {
     let done = Command::new("sh").args(["-ec", line]).status().unwrap();
@@ -116,11 +85,17 @@ fn mail(machine: &Prepared, recipients: usize) {
     });
 }
 
-/// Writes the files of this release.
-fn write() {
+/// A machine with the policies of a release.
+fn with_policies(release: &str) -> (Prepared, PathBuf) {
     let machine = Prepared::new();
     let work = machine.spool().parent().unwrap().join("work");
-    std::fs::write(work.join("formats.toml"), POLICY).unwrap();
+    std::fs::copy(folder(release).join("policy.toml"), work.join("formats.toml")).unwrap();
+    (machine, work)
+}
+
+/// Writes the files of this release.
+fn write(release: &str) {
+    let (machine, work) = with_policies(release);
     std::os::unix::fs::symlink(machine.spool(), work.join("spool")).unwrap();
     for (number, line) in DONE.into_iter().enumerate() {
         let output = machine.run(line);
@@ -129,26 +104,29 @@ fn write() {
             [1, 3, 4].into_iter().for_each(|recipients| mail(&machine, recipients));
         }
     }
-    let note = HeldNote {
-        at: MAIL,
-        id: "4XYZ".to_owned(),
-        policy: "out".to_owned(),
-        key: b"auth:a\tb".to_vec(),
-        why: "9.0 messages, limit 5/1h".to_owned(),
-        ..HeldNote::default()
-    };
+    machine.count_usage();
+    let room = HeldUntil::Room("{\"auth\":\"a\",\"recipients\":2}".to_owned());
     let mut spool = Spool::open(&machine.spool(), Options::default()).unwrap();
-    spool.note_held(&note).unwrap();
+    for (id, until) in [("4XYZ", HeldUntil::Released), ("4XYA", room), ("4XYB", HeldUntil::Now)] {
+        let note = HeldNote {
+            at: MAIL,
+            id: id.to_owned(),
+            policy: "out".to_owned(),
+            key: b"auth:a\tb".to_vec(),
+            why: "9.0 messages, limit 5/1h".to_owned(),
+            until,
+        };
+        spool.note_held(&note).unwrap();
+    }
     drop(spool);
-    let (spool, folder) = (machine.spool(), folder());
-    std::fs::create_dir_all(&folder).unwrap();
+    let (spool, folder) = (machine.spool(), folder(release));
     shell(&format!(
         "tar -C {} --sort=name --owner=0 --group=0 --numeric-owner --mtime=@{MAIL} -cf - exirate | \
          gzip -9n > {}/spool.tar.gz",
         kit::shell_quoted(&spool),
         kit::shell_quoted(&folder)
     ));
-    let machine = unpacked();
+    let machine = unpacked(release);
     let mut text = String::new();
     for line in COMMANDS.lines().filter(|line| !line.is_empty()) {
         let (_, command) = line.split_once(' ').unwrap();
@@ -163,19 +141,23 @@ fn write() {
     std::fs::write(folder.join("commands.txt"), text).unwrap();
 }
 
-/// A machine that has what 0.1.0 has written.
-fn unpacked() -> Prepared {
-    let machine = Prepared::new();
+/// A machine that has what a release has written.
+fn unpacked(release: &str) -> Prepared {
+    let (machine, work) = with_policies(release);
     let (uid, gid) = user(USER);
     let spool = machine.spool();
     shell(&format!(
         "cd {} && rm -r exirate && tar xzf {}/spool.tar.gz && chown -R {uid}:{gid} exirate && \
          mv exirate/export.jsonl exirate/web.tokens ../work && chown 0:0 ../work/web.tokens",
         kit::shell_quoted(&spool),
-        kit::shell_quoted(folder())
+        kit::shell_quoted(folder(release))
     ));
-    let work = spool.parent().unwrap().join("work");
-    std::fs::write(work.join("formats.toml"), POLICY).unwrap();
+    // 0.1.0 has noted none that waits.
+    let mut database = Spool::open(&spool, Options::default()).unwrap();
+    let waiting: Vec<String> =
+        database.waiting_notes().unwrap().into_iter().map(|(note, _)| note.id).collect();
+    assert_eq!(waiting, if release == "0.1.0" { vec![] } else { vec!["4XYA"] });
+    drop((database, work));
     machine
 }
 
@@ -242,35 +224,37 @@ fn documents(command: &str, printed: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_0_1_0_has_written_is_read() {
-    if std::env::var_os("WRITE_FORMATS").is_some() {
-        write();
-    }
-    let machine = unpacked();
-    let text = std::fs::read_to_string(folder().join("commands.txt")).unwrap();
-    let mut found = Vec::new();
-    for (types, command, printed) in outputs(&text) {
-        let now = machine.show(&format!("{command} 2>/dev/null"));
-        let (then, now) = (documents(command, printed), documents(command, &now));
-        assert!(!then.is_empty(), "{command}");
-        missing(command, &Value::Array(then), &Value::Array(now), types, &mut found);
-    }
-    assert!(found.is_empty(), "{found:#?}");
-    // Of its denials, the client is to try again.
-    let machine = unpacked();
-    for login in ["bob@example.net", "a@spam.example"] {
-        let check = machine.show(&format!("exirate check out --auth {login} --json 2>/dev/null"));
-        let check: Value = serde_json::from_str(&check).unwrap();
-        assert_eq!(check["verdict"], "defer", "{login}: {check}");
+fn what_each_release_has_written_is_read() {
+    for release in RELEASES {
+        if is_written(release) {
+            write(release);
+        }
+        let machine = unpacked(release);
+        let text = std::fs::read_to_string(folder(release).join("commands.txt")).unwrap();
+        let mut found = Vec::new();
+        for (types, command, printed) in outputs(&text) {
+            let now = machine.show(&format!("{command} 2>/dev/null"));
+            let (then, now) = (documents(command, printed), documents(command, &now));
+            assert!(!then.is_empty(), "{release}: {command}");
+            missing(command, &Value::Array(then), &Value::Array(now), types, &mut found);
+        }
+        assert!(found.is_empty(), "{release}: {found:#?}");
+        // Where a denial ends, the client is to try again; in 0.1.0, none rejects.
+        let machine = unpacked(release);
+        let lasting = (release != "0.1.0").then_some(("eve@example.net", "reject"));
+        let ending = [("bob@example.net", "defer"), ("a@spam.example", "defer")];
+        for (login, denies) in ending.into_iter().chain(lasting) {
+            let command = format!("exirate check out --auth {login} --json 2>/dev/null");
+            let check: Value = serde_json::from_str(&machine.show(&command)).unwrap();
+            assert_eq!(check["verdict"], denies, "{release}: {login}: {check}");
+        }
     }
 }
 
-/// The commands that 0.1.0 does not have.
-const SINCE: [&str; 2] = ["usage", "where"];
-
 #[test]
 fn the_json_of_each_command_is_kept() {
-    let text = std::fs::read_to_string(folder().join("commands.txt")).unwrap();
+    let last = RELEASES[RELEASES.len() - 1];
+    let text = std::fs::read_to_string(folder(last).join("commands.txt")).unwrap();
     let kept: Vec<&str> = outputs(&text).iter().map(|(_, command, _)| *command).collect();
     let written: Vec<&str> =
         COMMANDS.lines().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
@@ -281,9 +265,7 @@ fn the_json_of_each_command_is_kept() {
         let is_kept = kept.iter().any(|line| line.starts_with(&format!("exirate {command}")));
         // It has nothing to say.
         let is_silent = command == "cluster leave";
-        let is_new = SINCE.contains(&command.as_str());
-        if !is_silent && !is_new && help.lines().any(|line| line.trim_start().starts_with("--json"))
-        {
+        if !is_silent && help.lines().any(|line| line.trim_start().starts_with("--json")) {
             assert!(is_kept, "{command} has --json, and is not in commands.txt");
         }
     }
@@ -381,20 +363,19 @@ fn required(api: &Value) -> Vec<String> {
 }
 
 #[test]
-fn the_api_of_0_1_0_stays() {
+fn the_api_of_each_release_stays() {
     let now = without_texts(serde_json::from_str(&source("docs/openapi.json")).unwrap());
-    let path = folder().join("openapi.json");
-    if std::env::var_os("WRITE_FORMATS").is_some() {
-        std::fs::write(&path, now.to_string() + "\n").unwrap();
-    }
-    let then: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    assert_eq!(gone("", &in_place(&then, &then), &in_place(&now, &now)), None);
-    let known = required(&then);
-    assert!(known.len() > 6, "{known:?}");
-    for one in required(&now) {
-        let path = one.split(' ').nth(1).unwrap();
-        let is_new = then["paths"].get(path).is_none();
-        assert!(is_new || known.contains(&one), "{one} was not required");
+    for release in RELEASES {
+        let then = kept(release, "openapi.json", || (now.to_string() + "\n").into_bytes());
+        let then: Value = serde_json::from_slice(&then).unwrap();
+        assert_eq!(gone("", &in_place(&then, &then), &in_place(&now, &now)), None, "{release}");
+        let known = required(&then);
+        assert!(known.len() > 6, "{known:?}");
+        for one in required(&now) {
+            let path = one.split(' ').nth(1).unwrap();
+            let is_new = then["paths"].get(path).is_none();
+            assert!(is_new || known.contains(&one), "{one} was not required by {release}");
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::rate::{Average, CalendarWindow, Share, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::versions::as_the_next;
 use kit::fields::documented;
+use kit::formats::{RELEASES, kept};
 
 /// A check that owns its texts, and a decision of it.
 #[derive(Clone, Debug)]
@@ -290,7 +291,7 @@ fn impossible_values_are_refused_by_name() {
 }
 
 #[test]
-fn formats_0_1_0() {
+fn what_each_release_has_written_is_read() {
     let item = |choice, identity_start| Item {
         name: b"1h/per_rcpt/alice".to_vec(),
         unique: Some(b"bob@example.net".to_vec()),
@@ -301,33 +302,37 @@ fn formats_0_1_0() {
         decided: (true, Some(false), true, 3, Some((2.5, Timestamp { seconds: 9, micros: 8 }))),
     };
     let items = [item(0, 12), item(67, 13), item(26, 14), item(37, 15)];
-    let mut checks: Vec<_> = items.iter().map(Item::check).collect();
-    // 0.1.0 knows no blocks.
-    checks.iter_mut().for_each(|check| check.blocks = BlockTime::Ignored);
     let at = Timestamp { seconds: 1_795_175_430, micros: 250_000 };
     let decisions: Vec<_> = items.iter().map(|item| item.decision(at)).collect();
-    let request = kit::formats::kept("agent.request", || {
-        let mut bytes = Vec::new();
-        write_request(&mut bytes, 77, 100_000, &checks).unwrap();
-        bytes
-    });
-    let read = read_request(&request).unwrap();
-    assert_eq!((read.event, read.deadline), (77, 100_000));
-    assert_eq!(read.checks, checks);
-    let reply = kit::formats::kept("agent.reply", || {
-        let mut bytes = Vec::new();
-        write_decisions(&mut bytes, 77, &decisions);
-        bytes
-    });
-    let Reply::Decided(found) = read_reply(&reply, 77, &checks).unwrap() else { panic!() };
-    assert_eq!(found, decisions);
-    let refusal = kit::formats::kept("agent.refusal", || {
-        let mut bytes = Vec::new();
-        write_refusal(&mut bytes, 77, ReplyStatus::OtherVersion, "why");
-        bytes
-    });
-    let refused = Reply::Refused(ReplyStatus::OtherVersion, b"why");
-    assert_eq!(read_reply(&refusal, 77, &checks), Ok(refused));
+    for release in RELEASES {
+        let mut checks: Vec<_> = items.iter().map(Item::check).collect();
+        if release == "0.1.0" {
+            // It knows no blocks.
+            checks.iter_mut().for_each(|check| check.blocks = BlockTime::Ignored);
+        }
+        let request = kept(release, "agent.request", || {
+            let mut bytes = Vec::new();
+            write_request(&mut bytes, 77, 100_000, &checks).unwrap();
+            bytes
+        });
+        let read = read_request(&request).unwrap();
+        assert_eq!((read.event, read.deadline), (77, 100_000));
+        assert_eq!(read.checks, checks);
+        let reply = kept(release, "agent.reply", || {
+            let mut bytes = Vec::new();
+            write_decisions(&mut bytes, 77, &decisions);
+            bytes
+        });
+        let Reply::Decided(found) = read_reply(&reply, 77, &checks).unwrap() else { panic!() };
+        assert_eq!(found, decisions);
+        let refusal = kept(release, "agent.refusal", || {
+            let mut bytes = Vec::new();
+            write_refusal(&mut bytes, 77, ReplyStatus::OtherVersion, "why");
+            bytes
+        });
+        let refused = Reply::Refused(ReplyStatus::OtherVersion, b"why");
+        assert_eq!(read_reply(&refusal, 77, &checks), Ok(refused));
+    }
 }
 
 #[test]

@@ -287,25 +287,28 @@ mod tests {
     }
 
     #[test]
-    fn formats_0_1_0() {
-        let (made, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fn what_each_release_has_written_is_read() {
         let at = Timestamp { seconds: 1_795_175_430, micros: 250_000 };
-        if std::env::var_os("WRITE_FORMATS").is_some() {
-            std::fs::write(made.path().join("key"), b"a key of follow.").unwrap();
-            let mut ledger = Ledger::open(made.path(), at).unwrap();
-            let hash = ledger.hash_of("1vM1aB-000000001Ab-1aBc", at, "r1@example.net");
-            ledger.enter(hash, at).unwrap();
-            ledger.enter(7, Timestamp { micros: 8, ..at }).unwrap();
-            Position { began: 1, from: 2 }.write(made.path()).unwrap();
+        for release in kit::formats::RELEASES {
+            let (made, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            if kit::formats::is_written(release) {
+                std::fs::write(made.path().join("key"), b"a key of follow.").unwrap();
+                let mut ledger = Ledger::open(made.path(), at).unwrap();
+                let hash = ledger.hash_of("1vM1aB-000000001Ab-1aBc", at, "r1@example.net");
+                ledger.enter(hash, at).unwrap();
+                ledger.enter(7, Timestamp { micros: 8, ..at }).unwrap();
+                Position { began: 1, from: 2 }.write(made.path()).unwrap();
+            }
+            let from = |name: &str| std::fs::read(made.path().join(name)).unwrap();
+            let names = ["key", "counted", "position.json"];
+            kit::formats::kept_files(release, "follow.", &names, folder.path(), from);
+            let ledger = Ledger::open(folder.path(), at).unwrap();
+            assert!(ledger.has(ledger.hash_of("1vM1aB-000000001Ab-1aBc", at, "r1@example.net")));
+            let last = (7, Timestamp { micros: 8, ..at });
+            assert_eq!((ledger.len(), ledger.last()), (2, Some(last)));
+            let position = Position { began: 1, from: 2 };
+            assert_eq!(Position::read(folder.path()).unwrap(), Some(position));
         }
-        let from = |name: &str| std::fs::read(made.path().join(name)).unwrap();
-        let names = ["key", "counted", "position.json"];
-        kit::formats::kept_files("follow.", &names, folder.path(), from);
-        let ledger = Ledger::open(folder.path(), at).unwrap();
-        assert!(ledger.has(ledger.hash_of("1vM1aB-000000001Ab-1aBc", at, "r1@example.net")));
-        assert_eq!((ledger.len(), ledger.last()), (2, Some((7, Timestamp { micros: 8, ..at }))));
-        let position = Position { began: 1, from: 2 };
-        assert_eq!(Position::read(folder.path()).unwrap(), Some(position));
     }
 
     #[test]

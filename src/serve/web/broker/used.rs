@@ -103,6 +103,23 @@ mod tests {
     }
 
     #[test]
+    fn what_0_2_0_has_written_is_read() {
+        let (made, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        if kit::formats::is_written("0.2.0") {
+            let mut used = Used::open(made.path()).unwrap();
+            for name in ["token:desk", "token:desk", "person:alice"] {
+                assert!(used.count(name, 9, DAY).unwrap());
+            }
+        }
+        let from = |name: &str| std::fs::read(made.path().join(name)).unwrap();
+        kit::formats::kept_files("0.2.0", "broker.", &[FILE], folder.path(), from);
+        let mut used = Used::open(folder.path()).unwrap();
+        assert!(!used.count("token:desk", 2, DAY).unwrap());
+        assert!(used.count("person:alice", 2, DAY).unwrap());
+        assert!(!used.count("person:alice", 2, DAY).unwrap());
+    }
+
+    #[test]
     fn a_file_of_a_later_version_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let text = "exirate changes 2\nwhatever\n";
