@@ -221,7 +221,7 @@ fn at_delivery(policies: &Policies, callers: &[Caller], findings: &mut Findings)
             Some(fix) => drop(
                 findings
                     .problem(format!(
-                        "{names}: nothing runs `exirate held decide`, so mail waits forever"
+                        "{names}: `exirate held decide` is not run each minute, or fails, so mail waits forever"
                     ))
                     .fix(fix),
             ),

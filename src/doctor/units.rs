@@ -45,10 +45,17 @@ pub(super) const ALERTS: &str = "exirate-alerts";
 /// The command that has mail released that waits in Postfix or Sendmail, if nothing does.
 pub(super) fn without_release() -> Option<String> {
     if has_systemd() {
-        return (systemctl(&["is-active", WAITING]) != "active").then(|| start(WAITING));
+        if systemctl(&["is-active", WAITING]) != "active" {
+            return Some(start(WAITING));
+        }
+        let service = WAITING.replace(".timer", ".service");
+        let result = systemctl(&["show", "--property=Result", "--value", &service]);
+        return (result != "success").then(|| format!("systemctl status {service}"));
     }
     let cron = std::fs::read_to_string(CRON).unwrap_or_default();
-    let is_run = |line: &str| !line.starts_with('#') && line.contains(" held decide");
+    let is_run = |line: &str| {
+        !line.starts_with('#') && line.contains(" held decide ") && !line.contains("--server exim")
+    };
     let install = format!("install -m 644 /usr/local/share/exirate/exirate.cron {CRON}");
     (!cron.lines().any(is_run)).then_some(install)
 }

@@ -29,15 +29,23 @@ pub enum HeldUntil {
     /// Somebody releases it.
     #[default]
     Released,
-    /// There is room within a limit at delivery for this event.
+    /// There is room within a limit at delivery for this event; later mail of its key waits behind it.
     Room(String),
-    /// Now: it has been counted, or is gone.
+    /// The same, but nothing waits behind it: its sender is denied, it is larger than the limit, or it was
+    /// not in the queue when that was read.
+    Aside(String),
+    /// Now: it has been counted.
     Now,
+    /// It was held: it has been released or deleted, or is gone. If it is on hold again, that is for
+    /// another reason.
+    Left,
 }
 
-/// The words for the latter two.
+/// The words for all but the first.
 const ROOM: &str = "waits";
+const ASIDE: &str = "aside";
 const NOW: &str = "leaves";
+const LEFT: &str = "left";
 
 impl HeldNote {
     /// Its fields with tabs between them. In each, special bytes are written as `%09`.
@@ -47,7 +55,9 @@ impl HeldNote {
         let more = match until {
             HeldUntil::Released => vec![],
             HeldUntil::Room(event) => vec![ROOM.as_bytes(), event.as_bytes()],
+            HeldUntil::Aside(event) => vec![ASIDE.as_bytes(), event.as_bytes()],
             HeldUntil::Now => vec![NOW.as_bytes()],
+            HeldUntil::Left => vec![LEFT.as_bytes()],
         };
         let fields = [id.as_bytes(), policy.as_bytes(), key, why.as_bytes()];
         for field in fields.into_iter().chain(more) {
@@ -72,7 +82,9 @@ impl HeldNote {
         let why = text()?;
         let until = match text().as_deref() {
             Some(ROOM) => HeldUntil::Room(text().unwrap_or_default()),
+            Some(ASIDE) => HeldUntil::Aside(text().unwrap_or_default()),
             Some(NOW) => HeldUntil::Now,
+            Some(LEFT) => HeldUntil::Left,
             _ => HeldUntil::Released,
         };
         Some(Self { at, id, policy, key, why, until })
@@ -110,7 +122,9 @@ mod tests {
         assert_eq!(HeldNote::parse(&line), Some(note.clone()));
         assert_eq!(HeldNote::parse(&[&line[..], b"\tlater\t%"].concat()), Some(note.clone()));
         assert_eq!(HeldNote::parse(&HeldNote::default().line()), Some(HeldNote::default()));
-        for until in [HeldUntil::Room("{\"auth\":\"a\tb%\"}".to_owned()), HeldUntil::Now] {
+        let event = || "{\"auth\":\"a\tb%\"}".to_owned();
+        let all = [HeldUntil::Room(event()), HeldUntil::Aside(event()), HeldUntil::Now];
+        for until in all.into_iter().chain([HeldUntil::Left]) {
             let note = HeldNote { until, ..note.clone() };
             assert_eq!(HeldNote::parse(&note.line()), Some(note));
         }

@@ -37,11 +37,20 @@ pub struct LoggedLine {
     pub text: Vec<u8>,
 }
 
-/// How far the notes of held messages have been read: the number of the file, and the offset.
-#[derive(Clone, Copy, Debug, Default)]
+/// How far the notes of held messages have been read: the file, which stays open, so that no other one
+/// gets its number, and the offset.
+#[derive(Debug, Default)]
 pub struct NotesRead {
-    file: u64,
+    file: Option<(File, FileInfo)>,
     end: u64,
+}
+
+/// A file of a log, and what is in it.
+struct ReadLog {
+    name: &'static CStr,
+    file: File,
+    info: FileInfo,
+    bytes: Vec<u8>,
 }
 
 impl Spool {
@@ -68,7 +77,7 @@ impl Spool {
     /// # Errors
     /// A log could not be read.
     pub fn held_notes(&mut self) -> Result<Vec<HeldNote>, SpoolError> {
-        Ok(notes(self.lines(&HELD)?.iter().map(|line| &*line.text)))
+        Ok(self.lines(&HELD)?.iter().filter_map(|line| HeldNote::parse(&line.text)).collect())
     }
 
     /// The notes of held messages since they were read `before`; whether these are all, as at first
@@ -82,34 +91,37 @@ impl Spool {
     ) -> Result<(Vec<HeldNote>, bool), SpoolError> {
         let new = self.with_files(|database| {
             let Some((file, info)) = database.open_for(Access::Read, HELD.name)? else {
-                return Ok((before.file == 0).then(Vec::new));
+                return Ok(before.file.is_none().then(Vec::new));
             };
-            if info.identity.1 != before.file || info.size < before.end {
+            let is_known = |known: &(File, FileInfo)| known.1.identity == info.identity;
+            if !before.file.as_ref().is_some_and(is_known) || info.size < before.end {
                 return Ok(None);
             }
-            let mut bytes = vec![0; usize::try_from(info.size - before.end).unwrap_or_default()];
-            let read = files::read_at(&file, before.end, &mut bytes);
-            bytes.truncate(read.map_err(SpoolError::io("read", &database.path_of(HELD.name)))?);
-            Ok(Some(bytes))
+            read(database, HELD.name, &file, before.end..info.size).map(Some)
         })?;
         let Some(bytes) = new else {
-            let lines = self.lines(&HELD)?;
-            let (file, end) = lines.last().map_or((0, 0), |line| line.place);
-            *before = NotesRead { file, end };
-            return Ok((notes(lines.iter().map(|line| &*line.text)), true));
+            let mut all = Vec::new();
+            *before = NotesRead::default();
+            for ReadLog { name, file, info, bytes } in self.files(&HELD)? {
+                let end = whole(&bytes);
+                all.extend(notes(bytes.get(..end).unwrap_or_default()));
+                if name == HELD.name {
+                    *before = NotesRead { file: Some((file, info)), end: end as u64 };
+                }
+            }
+            return Ok((all, true));
         };
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        before.end += whole as u64;
-        let lines = bytes.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
-        Ok((notes(lines), false))
+        let end = whole(&bytes);
+        before.end += end as u64;
+        Ok((notes(bytes.get(..end).unwrap_or_default()).collect(), false))
     }
 
-    /// The latest note of each message that waits by that, the oldest first; each with whether it is in
-    /// the log before, which is dropped next.
+    /// The latest note of each message, the oldest first; each with whether it is in the log before, which
+    /// is dropped next.
     ///
     /// # Errors
     /// A log could not be read.
-    pub fn waiting_notes(&mut self) -> Result<Vec<(HeldNote, bool)>, SpoolError> {
+    pub fn latest_held_notes(&mut self) -> Result<Vec<(HeldNote, bool)>, SpoolError> {
         let lines = self.lines(&HELD)?;
         let file = lines.last().map(|line| line.place.0);
         let mut latest = std::collections::HashMap::new();
@@ -117,10 +129,21 @@ impl Spool {
             let Some(note) = HeldNote::parse(&line.text) else { continue };
             latest.insert(note.id.clone(), (number, note, Some(line.place.0) != file));
         }
-        let mut waiting: Vec<_> = latest.into_values().collect();
-        waiting.retain(|(_, note, _)| matches!(note.until, HeldUntil::Room(_)));
-        waiting.sort_unstable_by_key(|(number, ..)| *number);
-        Ok(waiting.into_iter().map(|(_, note, is_before)| (note, is_before)).collect())
+        let mut latest: Vec<_> = latest.into_values().collect();
+        latest.sort_unstable_by_key(|(number, ..)| *number);
+        Ok(latest.into_iter().map(|(_, note, is_before)| (note, is_before)).collect())
+    }
+
+    /// Notes that a message was released or deleted, where held messages are noted.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn note_left(&mut self, id: &str, at: i64) -> Result<(), SpoolError> {
+        let is_noted =
+            self.with_files(|database| Ok(database.open_for(Access::Read, HELD.name)?.is_some()))?;
+        let note =
+            HeldNote { at, id: id.to_owned(), until: HeldUntil::Left, ..HeldNote::default() };
+        if is_noted { self.note_held(&note) } else { Ok(()) }
     }
 
     /// The lines of `audit.log` and of the one before, the oldest first.
@@ -137,29 +160,51 @@ impl Spool {
         files::info_at(self.database.dir.directory(), AUDIT.before).is_ok()
     }
 
-    /// The whole lines of a log, the oldest first.
-    fn lines(&mut self, log: &TextLog) -> Result<Vec<LoggedLine>, SpoolError> {
+    /// The files of a log that there are, the oldest first, and what is in them.
+    fn files(&mut self, log: &TextLog) -> Result<Vec<ReadLog>, SpoolError> {
         self.with_files(|database| {
-            let _guard = database.lock_directory()?;
-            let mut lines = Vec::new();
-            for name in [log.before, log.name] {
-                let Some((_, info, bytes)) = read(database, Access::Read, name)? else { continue };
-                let mut end = 0;
-                for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-                    end += line.len() as u64;
-                    if let Some(text) = line.strip_suffix(b"\n") {
-                        let place = (info.identity.1, end);
-                        lines.push(LoggedLine { place, text: text.to_vec() });
+            let mut opened = Vec::new();
+            {
+                // No log is renamed meanwhile; nobody waits until they are read.
+                let _guard = database.lock_directory()?;
+                for name in [log.before, log.name] {
+                    if let Some((file, info)) = database.open_for(Access::Read, name)? {
+                        opened.push((name, file, info));
                     }
                 }
             }
-            Ok(lines)
+            let mut all = Vec::new();
+            for (name, file, info) in opened {
+                let bytes = read(database, name, &file, 0..info.size)?;
+                all.push(ReadLog { name, file, info, bytes });
+            }
+            Ok(all)
         })
     }
 
+    /// The whole lines of a log, the oldest first, without those that are empty.
+    fn lines(&mut self, log: &TextLog) -> Result<Vec<LoggedLine>, SpoolError> {
+        let mut lines = Vec::new();
+        for ReadLog { info, bytes, .. } in self.files(log)? {
+            let mut end = 0;
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                end += line.len() as u64;
+                if let Some(text) = line.strip_suffix(b"\n").filter(|text| !text.is_empty()) {
+                    let place = (info.identity.1, end);
+                    lines.push(LoggedLine { place, text: text.to_vec() });
+                }
+            }
+        }
+        Ok(lines)
+    }
+
     fn append(&mut self, log: &TextLog, line: &[u8]) -> Result<(), SpoolError> {
-        let mut file = self.with_files(|database| open_log(database, log))?;
-        let line = [line, b"\n"].concat();
+        let (mut file, is_cut) = self.with_files(|database| {
+            let file = open_log(database, log)?;
+            Ok((file, is_cut(database, log)?))
+        })?;
+        let begin: &[u8] = if is_cut { b"\n" } else { b"" };
+        let line = [begin, line, b"\n"].concat();
         file.write_all(&line).map_err(SpoolError::io("write", &self.database.path_of(log.name)))
     }
 
@@ -204,7 +249,8 @@ impl Spool {
             let access = if overwrite { Access::Write } else { Access::Read };
             let mut lines = 0;
             for name in [log.before, log.name] {
-                let Some((file, _, bytes)) = read(database, access, name)? else { continue };
+                let Some((file, info)) = database.open_for(access, name)? else { continue };
+                let bytes = read(database, name, &file, 0..info.size)?;
                 let mut start = 0;
                 for line in bytes.split_inclusive(|b| *b == b'\n') {
                     let found = find(line);
@@ -222,22 +268,35 @@ impl Spool {
     }
 }
 
-/// The notes in these lines.
-fn notes<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Vec<HeldNote> {
-    lines.filter_map(HeldNote::parse).collect()
+/// How many of these bytes are whole lines.
+fn whole(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// A log, what it is, and its bytes; `None` if it does not exist.
+/// The notes in these lines.
+fn notes(lines: &[u8]) -> impl Iterator<Item = HeldNote> {
+    lines.split(|byte| *byte == b'\n').filter_map(HeldNote::parse)
+}
+
+/// The bytes of a part of a log.
 fn read(
     database: &Database,
-    access: Access,
     name: &CStr,
-) -> Result<Option<(File, FileInfo, Vec<u8>)>, SpoolError> {
-    let Some((file, facts)) = database.open_for(access, name)? else { return Ok(None) };
-    let mut bytes = vec![0; usize::try_from(facts.size).unwrap_or(usize::MAX)];
-    let read = files::read_at(&file, 0, &mut bytes);
+    file: &File,
+    part: Range<u64>,
+) -> Result<Vec<u8>, SpoolError> {
+    let length = part.end.saturating_sub(part.start);
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    let read = files::read_at(file, part.start, &mut bytes);
     bytes.truncate(read.map_err(SpoolError::io("read", &database.path_of(name)))?);
-    Ok(Some((file, facts, bytes)))
+    Ok(bytes)
+}
+
+/// Whether a log ends in a part of a line, as it was written to a full disk.
+fn is_cut(database: &Database, log: &TextLog) -> Result<bool, SpoolError> {
+    let Some((file, info)) = database.open_for(Access::Read, log.name)? else { return Ok(false) };
+    let last = read(database, log.name, &file, info.size.saturating_sub(1)..info.size)?;
+    Ok(last.iter().any(|byte| *byte != b'\n'))
 }
 
 /// Opens the log, after renaming it if it is full.
@@ -307,21 +366,42 @@ mod tests {
         }
         assert_eq!(news(&mut spool), ("abac".to_owned(), true));
         assert_eq!(news(&mut spool), (String::new(), false));
-        let waiting = |spool: &mut Spool| {
-            let all = spool.waiting_notes().unwrap().into_iter();
+        let latest = |spool: &mut Spool| {
+            let all = spool.latest_held_notes().unwrap().into_iter();
             all.map(|(note, is_before)| (note.id, is_before)).collect::<Vec<_>>()
         };
         let of = |all: &[(&str, bool)]| {
             all.iter().map(|(id, is_before)| ((*id).to_owned(), *is_before)).collect::<Vec<_>>()
         };
-        assert_eq!(waiting(&mut spool), of(&[("b", false), ("c", false)]));
+        assert_eq!(latest(&mut spool), of(&[("b", false), ("a", false), ("c", false)]));
         let why = "x".repeat(HELD.bytes as usize);
         spool.note_held(&HeldNote { why, ..note("d", room()) }).unwrap();
         assert_eq!(news(&mut spool), ("d".to_owned(), false));
         spool.note_held(&note("b", room())).unwrap();
         assert_eq!(news(&mut spool), ("abacdb".to_owned(), true));
-        let expected = of(&[("c", true), ("d", true), ("b", false)]);
-        assert_eq!(waiting(&mut spool), expected);
+        let expected = of(&[("a", true), ("c", true), ("d", true), ("b", false)]);
+        assert_eq!(latest(&mut spool), expected);
+    }
+
+    /// A full disk takes a part of a line.
+    #[test]
+    fn a_line_after_a_part_of_one_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+        let ids = |spool: &mut Spool| {
+            let all = spool.held_notes().unwrap().into_iter();
+            all.map(|note| note.id).collect::<Vec<_>>()
+        };
+        spool.note_left("nothing is noted", 7).unwrap();
+        assert!(!spool.directory().join("held.log").exists());
+        for id in ["a", "b"] {
+            spool.note_held(&HeldNote { id: id.to_owned(), ..HeldNote::default() }).unwrap();
+            let path = spool.directory().join("held.log");
+            let mut file = File::options().append(true).open(path).unwrap();
+            file.write_all(b"1\tcut\tpolicy").unwrap();
+        }
+        spool.note_left("c", 7).unwrap();
+        assert_eq!(ids(&mut spool), ["a", "b", "c"]);
     }
 
     #[test]

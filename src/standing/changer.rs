@@ -42,7 +42,12 @@ impl Changer {
         }
     }
 
-    /// That the log could not be written, if that was not asked before.
+    /// A change was made, and `why` not all that belongs to it.
+    pub(crate) fn incomplete(&mut self, why: String) {
+        self.unlogged.get_or_insert(why);
+    }
+
+    /// That a log could not be written, if that was not asked before.
     pub(crate) fn unlogged(&mut self) -> Option<String> {
         self.unlogged.take()
     }

@@ -66,14 +66,18 @@ pub(crate) struct HeldMessage {
 }
 
 impl HeldMessage {
-    /// What a note says of a message that is held.
-    pub(crate) fn noted(note: &HeldNote) -> Self {
+    /// What a note says of a message that is held; `None` if it has left, and is on hold for another
+    /// reason.
+    pub(crate) fn noted(note: &HeldNote) -> Option<Self> {
         let (state, request) = match &note.until {
             HeldUntil::Released => (HeldState::Held, Vec::new()),
-            HeldUntil::Room(event) => (HeldState::Waiting, event.clone().into_bytes()),
+            HeldUntil::Room(event) | HeldUntil::Aside(event) => {
+                (HeldState::Waiting, event.clone().into_bytes())
+            }
             HeldUntil::Now => (HeldState::Waiting, Vec::new()),
+            HeldUntil::Left => return None,
         };
-        Self {
+        Some(Self {
             id: note.id.clone(),
             state,
             at: note.at,
@@ -82,7 +86,7 @@ impl HeldMessage {
             why: note.why.clone(),
             request,
             ..Self::default()
-        }
+        })
     }
 
     /// Whether it is held because nobody has decided about it yet.
@@ -301,7 +305,13 @@ impl Deed {
                 Ok(()) => {
                     let what = message.logged(&self);
                     match &mut spool {
-                        Some(spool) => by.log(*spool, what),
+                        Some(spool) => {
+                            // Else it would be taken for held, if somebody puts it on hold.
+                            if let Err(error) = spool.note_left(&message.id, now().seconds) {
+                                by.incomplete(format!("held.log does not say so: {error}"));
+                            }
+                            by.log(*spool, what);
+                        }
                         None => super::audit_log::to_syslog(by.who(), what),
                     }
                     dealt.done.push(message);

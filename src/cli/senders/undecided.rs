@@ -79,9 +79,7 @@ impl Decide {
         let mut left = match queue.spool() {
             // Exim's own queue runs deliver what waits.
             Some(_) => 0,
-            None => {
-                waiting::release(screen, &*queue, &spool, &held.waiting, held.unread.is_empty())?
-            }
+            None => waiting::release(screen, &*queue, &spool, &held)?,
         };
         let mut messages = held.messages;
         messages.retain(HeldMessage::is_undecided);

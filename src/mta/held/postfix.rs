@@ -54,11 +54,12 @@ impl PostfixQueue {
     fn message(&self, queued: &Queued) -> Option<HeldMessage> {
         let note = self.notes.get(&queued.queue_id)?;
         let is_it = queued.queue_name == "hold" && queued.arrival_time <= note.at;
-        is_it.then(|| HeldMessage {
+        let noted = HeldMessage::noted(note).filter(|_| is_it)?;
+        Some(HeldMessage {
             sender: queued.sender.clone(),
             recipients: queued.recipients.len() as u64,
             size: queued.message_size,
-            ..HeldMessage::noted(note)
+            ..noted
         })
     }
 }
@@ -154,6 +155,7 @@ impl HoldQueue for PostfixQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spool::HeldUntil;
 
     #[test]
     fn only_what_was_noted_after_it_arrived_is_held() {
@@ -164,14 +166,15 @@ mod tests {
             ..HeldNote::default()
         };
         let queue = PostfixQueue::new(vec![note(50, "A"), note(100, "A")]);
-        let line = |name: &str, id: &str, arrival: i64| {
+        let queued = |name: &str, id: &str, arrival: i64| -> Queued {
             let text = format!(
                 r#"{{"queue_name": "{name}", "queue_id": "{id}", "arrival_time": {arrival},
                 "message_size": 242, "forced_expire": false, "sender": "s@x.test",
                 "recipients": [{{"address": "bob@x.test"}}, {{"address": "cd@x.test"}}]}}"#
             );
-            queue.message(&serde_json::from_str(&text).unwrap())
+            serde_json::from_str(&text).unwrap()
         };
+        let line = |name: &str, id: &str, arrival: i64| queue.message(&queued(name, id, arrival));
         let message = line("hold", "A", 99).unwrap();
         assert_eq!((message.at, message.recipients, message.size), (100, 2, 242));
         assert!(line("hold", "A", 100).is_some());
@@ -179,5 +182,11 @@ mod tests {
         assert_eq!(line("hold", "A", 101), None);
         assert_eq!(line("deferred", "A", 99), None);
         assert_eq!(line("hold", "B", 99), None);
+        // Somebody has put it on hold after it was released.
+        let left = HeldNote { until: HeldUntil::Left, ..note(102, "A") };
+        assert_eq!(
+            PostfixQueue::new(vec![note(100, "A"), left]).message(&queued("hold", "A", 99)),
+            None
+        );
     }
 }

@@ -14,6 +14,8 @@ use crate::spool::{HELD_BY, HeldNote};
 use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
 use crate::sys::lock::{self, LockKind};
 
+/// So many messages are delivered by a process each; more by a queue run.
+const DELIVERED_APART: usize = 20;
 /// The longest file that is read.
 const FILE_MAX: u64 = 64 << 20;
 
@@ -93,9 +95,21 @@ impl SendmailQueue {
         if !output.stdout.lines().any(|line| line.starts_with(&done)) {
             return Err(output.complaint());
         }
-        // Else the next queue run does.
-        let _ = command::start(self.command(&[], id));
         Ok(())
+    }
+
+    /// Has Sendmail deliver these messages now; else the next queue run does.
+    fn deliver(&self, ids: &[&str]) {
+        // Each process reads the whole queue, and lasts as long as the slowest receiver.
+        if ids.len() > DELIVERED_APART {
+            let mut command = Command::new(&self.program);
+            command.args(["-Am", "-q"]).current_dir("/");
+            let _ = command::start(command);
+            return;
+        }
+        for id in ids {
+            let _ = command::start(self.command(&[], id));
+        }
     }
 
     fn delete_one(&self, id: &str) -> Result<(), String> {
@@ -121,14 +135,14 @@ impl HoldQueue for SendmailQueue {
             Ok(file) if file.reason.starts_with(HELD_BY) => {
                 // What nobody has noted, as the note has been dropped: then it is not known who was
                 // counted.
-                let Some(note) = self.notes.get(id) else { return };
+                let Some(noted) = self.notes.get(id).and_then(HeldMessage::noted) else { return };
                 let body = data.metadata().map_or(0, |facts| facts.len());
                 let headers: usize = file.headers.iter().map(|line| line.len() + 1).sum();
                 messages.push(HeldMessage {
                     sender: file.sender,
                     recipients: file.recipients.len() as u64,
                     size: body + headers as u64,
-                    ..HeldMessage::noted(note)
+                    ..noted
                 });
             }
             Ok(_) => {}
@@ -145,7 +159,10 @@ impl HoldQueue for SendmailQueue {
     }
 
     fn release(&self, ids: &[&str]) -> Vec<Result<(), String>> {
-        ids.iter().map(|id| self.release_one(id)).collect()
+        let results: Vec<_> = ids.iter().map(|id| self.release_one(id)).collect();
+        let released = ids.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        self.deliver(&released.map(|(id, _)| *id).collect::<Vec<_>>());
+        results
     }
 
     fn delete(&self, ids: &[&str]) -> Vec<Result<(), String>> {

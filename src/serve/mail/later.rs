@@ -95,6 +95,11 @@ impl Queues {
         self.queues.entry(queue).or_insert((0, wait.why.clone()));
     }
 
+    /// Whether mail of this policy and key waits.
+    pub(crate) fn has(&self, policy: &str, key: &str) -> bool {
+        self.why(policy, key).is_some()
+    }
+
     fn why(&self, policy: &str, key: &str) -> Option<&str> {
         self.queues.get(&queue_name(policy, key)).map(|(_, why)| &**why)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Noting, Worker, note_incidents, open};
+use super::{Level, Note, Noting, Worker, note_incidents, open};
 use crate::event::AclStage;
 use crate::policy::evaluator::{Evaluated, Evaluator, OnErrors, PolicySession, Step};
 use crate::policy::outcome::Outcome;
@@ -31,12 +31,21 @@ impl Worker {
         let on_error = OnErrors { of_front_end: on_error, ..OnErrors::default() };
         let mut queues = std::mem::take(&mut self.queues);
         let read = self.store.as_mut().map_or(Ok(()), |store| queues.refresh(store.spool_mut()));
-        let wait = read.map(|()| self.wait(&message, names, on_error, &queues));
+        if let Err(why) = read {
+            let is_open = on_error.of_front_end == OnError::FailOpen || self.bypass.is_active();
+            let (subject, level) = ("notes of mail that waits", Level::Warning);
+            let text = format!("mail that waits keeps none behind it: {why}");
+            self.notes.push(Note { subject, level, text });
+            if !is_open {
+                self.queues = queues;
+                return Some(MailVerdict::unavailable(Verdict::Defer, &why));
+            }
+        }
+        let wait = self.wait(&message, names, on_error, &queues);
         self.queues = queues;
         let wait = match wait {
-            Ok(Ok(wait)) => wait?,
-            Ok(Err(failed)) => return Some((*failed).into()),
-            Err(why) => return Some(MailVerdict::unavailable(Verdict::Defer, &why)),
+            Ok(wait) => wait?,
+            Err(failed) => return Some((*failed).into()),
         };
         let mut outcome =
             Outcome { verdict: Verdict::Hold, text: wait.text.clone(), ..Outcome::default() };

@@ -54,7 +54,8 @@ fn verdict(worker: &mut Worker, event: &MailEvent) -> Verdict {
 /// What waits by the notes.
 fn waiting(spool: &Path) -> Vec<HeldNote> {
     let mut spool = Spool::open(spool, Options::default()).unwrap();
-    spool.waiting_notes().unwrap().into_iter().map(|(note, _)| note).collect()
+    let latest = spool.latest_held_notes().unwrap().into_iter().map(|(note, _)| note);
+    latest.filter(|note| matches!(note.until, HeldUntil::Room(_))).collect()
 }
 
 fn message(note: &HeldNote) -> LaterMessage {
@@ -184,4 +185,24 @@ fn what_has_waited_for_too_long_stays_and_is_said_once() {
         assert_eq!(said().len(), expected, "{age}");
     }
     assert_eq!(String::from_utf8_lossy(&said()[0].texts.evidence), "still held");
+}
+
+#[test]
+fn where_notes_cannot_be_read_on_error_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    apply(folder.path(), FIVE);
+    let mut worker = Worker::new(folder.path());
+    assert_eq!(verdict(&mut worker, &mail("alice", "a1", 2)), Verdict::Accept);
+    std::fs::create_dir(folder.path().join("exirate/held.log")).unwrap();
+    let mut session = PolicySession::default();
+    for (id, on_error, expected) in
+        [("a2", OnError::FailOpen, Verdict::Accept), ("a3", OnError::FailClosed, Verdict::Defer)]
+    {
+        let decided = worker.decide(&mut session, &mail("alice", id, 1), "*", on_error);
+        assert_eq!(decided.outcome.verdict, expected, "{id}");
+        let said: Vec<String> = worker.complaints().collect();
+        assert!(said.iter().any(|line| line.contains("keeps none behind it")), "{said:?}");
+    }
+    // What is to wait could not be released.
+    assert_eq!(verdict(&mut worker, &mail("alice", "a4", 5)), Verdict::Defer);
 }
