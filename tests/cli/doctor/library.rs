@@ -17,17 +17,17 @@ fn a_missing_or_wrong_library_is_installed_again() {
     broken_and_fixed(&exim, &["exirate.so does not say that it is from exirate"], |_| {
         std::fs::write(&library, "#!/bin/sh\n").unwrap();
     });
-    broken_and_fixed(
-        &exim,
-        &["is from exirate 9.1.0", "this program is from exirate 0.1.0"],
-        |_| {
-            let mut bytes = std::fs::read(built()).unwrap();
-            let mark = b"@(#)exirate 0.1.0\0";
-            let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
-            bytes[at + 12] = b'9';
-            std::fs::write(&library, bytes).unwrap();
-        },
-    );
+    let version = env!("CARGO_PKG_VERSION");
+    let other = format!("9{}", &version[1..]);
+    let said =
+        [format!("is from exirate {other}"), format!("this program is from exirate {version}")];
+    broken_and_fixed(&exim, &[&said[0], &said[1]], |_| {
+        let mut bytes = std::fs::read(built()).unwrap();
+        let mark = concat!("@(#)exirate ", env!("CARGO_PKG_VERSION"), "\0").as_bytes();
+        let at = bytes.windows(mark.len()).position(|window| window == mark).unwrap();
+        bytes[at + 12] = b'9';
+        std::fs::write(&library, bytes).unwrap();
+    });
     broken_and_fixed(&exim, &["does not say that it is from exirate"], |_| {
         std::fs::copy(some_library(), &library).unwrap();
     });
@@ -163,7 +163,10 @@ fn a_path_that_exim_expands_is_understood() {
     let found = Diagnosis::of(&exim);
     found.is_well();
     let library = exim.library();
-    found.finding("ok", &[library.to_str().unwrap(), "is exirate 0.1.0"]);
+    found.finding(
+        "ok",
+        &[library.to_str().unwrap(), concat!("is exirate ", env!("CARGO_PKG_VERSION"))],
+    );
     checked(&exim);
     Diagnosis::of(&exim).finding("ok", &["a check that counts nothing succeeded"]);
 }

@@ -152,7 +152,7 @@ fn a_good_configuration_is_well() {
     for words in [
         &["/usr/sbin/exim4", "Exim version 4.", "dlfunc"][..],
         &["exim.conf", "runs as Debian-exim:Debian-exim", "spool"],
-        &["exirate.so is exirate 0.1.0", "sets $sender_rate"],
+        &[concat!("exirate.so is exirate ", env!("CARGO_PKG_VERSION")), "sets $sender_rate"],
         &["no other user can read or change them"],
         &["the database is sound: 1 key in "],
         &["% of its size limit of 1 GiB"],
