@@ -54,7 +54,7 @@ pub(super) fn without_release() -> Option<String> {
     }
     let cron = std::fs::read_to_string(CRON).unwrap_or_default();
     let is_run = |line: &str| {
-        !line.starts_with('#') && line.contains(" held decide ") && !line.contains("--server exim")
+        !line.starts_with('#') && line.contains(" held decide") && !line.contains("--server exim")
     };
     let install = format!("install -m 644 /usr/local/share/exirate/exirate.cron {CRON}");
     (!cron.lines().any(is_run)).then_some(install)

@@ -81,8 +81,8 @@ impl HeldNote {
         let mut text = || Some(String::from_utf8_lossy(&fields.next()??).into_owned());
         let why = text()?;
         let until = match text().as_deref() {
-            Some(ROOM) => HeldUntil::Room(text().unwrap_or_default()),
-            Some(ASIDE) => HeldUntil::Aside(text().unwrap_or_default()),
+            Some(ROOM) => HeldUntil::Room(text()?),
+            Some(ASIDE) => HeldUntil::Aside(text()?),
             Some(NOW) => HeldUntil::Now,
             Some(LEFT) => HeldUntil::Left,
             _ => HeldUntil::Released,

@@ -45,6 +45,9 @@ pub struct NotesRead {
     end: u64,
 }
 
+/// What ends the part of a line: a whole one has no such byte.
+const PART_END: &[u8] = b"\r\n";
+
 /// A file of a log, and what is in it.
 struct ReadLog {
     name: &'static CStr,
@@ -182,14 +185,15 @@ impl Spool {
         })
     }
 
-    /// The whole lines of a log, the oldest first, without those that are empty.
+    /// The whole lines of a log, the oldest first.
     fn lines(&mut self, log: &TextLog) -> Result<Vec<LoggedLine>, SpoolError> {
         let mut lines = Vec::new();
         for ReadLog { info, bytes, .. } in self.files(log)? {
             let mut end = 0;
             for line in bytes.split_inclusive(|byte| *byte == b'\n') {
                 end += line.len() as u64;
-                if let Some(text) = line.strip_suffix(b"\n").filter(|text| !text.is_empty()) {
+                let text = line.strip_suffix(b"\n").filter(|_| !line.ends_with(PART_END));
+                if let Some(text) = text {
                     let place = (info.identity.1, end);
                     lines.push(LoggedLine { place, text: text.to_vec() });
                 }
@@ -203,7 +207,7 @@ impl Spool {
             let file = open_log(database, log)?;
             Ok((file, is_cut(database, log)?))
         })?;
-        let begin: &[u8] = if is_cut { b"\n" } else { b"" };
+        let begin: &[u8] = if is_cut { PART_END } else { b"" };
         let line = [begin, line, b"\n"].concat();
         file.write_all(&line).map_err(SpoolError::io("write", &self.database.path_of(log.name)))
     }
@@ -275,7 +279,11 @@ fn whole(bytes: &[u8]) -> usize {
 
 /// The notes in these lines.
 fn notes(lines: &[u8]) -> impl Iterator<Item = HeldNote> {
-    lines.split(|byte| *byte == b'\n').filter_map(HeldNote::parse)
+    let lines = lines.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| !line.ends_with(PART_END)).filter_map(|line| {
+        let line = line.strip_suffix(b"\n")?;
+        HeldNote::parse(line)
+    })
 }
 
 /// The bytes of a part of a log.
@@ -383,25 +391,29 @@ mod tests {
         assert_eq!(latest(&mut spool), expected);
     }
 
-    /// A full disk takes a part of a line.
+    /// A full disk takes a part of a line, which is none, wherever it is cut.
     #[test]
     fn a_line_after_a_part_of_one_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
-        let ids = |spool: &mut Spool| {
-            let all = spool.held_notes().unwrap().into_iter();
-            all.map(|note| note.id).collect::<Vec<_>>()
-        };
         spool.note_left("nothing is noted", 7).unwrap();
-        assert!(!spool.directory().join("held.log").exists());
-        for id in ["a", "b"] {
-            spool.note_held(&HeldNote { id: id.to_owned(), ..HeldNote::default() }).unwrap();
-            let path = spool.directory().join("held.log");
-            let mut file = File::options().append(true).open(path).unwrap();
-            file.write_all(b"1\tcut\tpolicy").unwrap();
+        let path = spool.directory().join("held.log");
+        assert!(!path.exists());
+        let room = HeldUntil::Room("{\"auth\":\"a%\"}".to_owned());
+        let note = HeldNote { id: "a".to_owned(), until: room, ..HeldNote::default() };
+        spool.note_held(&note).unwrap();
+        for until in [note.until.clone(), HeldUntil::Now, HeldUntil::Left] {
+            let line = HeldNote { until, ..note.clone() }.line();
+            for end in 1..=line.len() {
+                let mut file = File::options().append(true).open(&path).unwrap();
+                file.write_all(&line[..end]).unwrap();
+                spool.note_left("b", 7).unwrap();
+            }
         }
-        spool.note_left("c", 7).unwrap();
-        assert_eq!(ids(&mut spool), ["a", "b", "c"]);
+        let latest = spool.latest_held_notes().unwrap();
+        assert_eq!((latest.len(), &latest[0].0), (2, &note));
+        let (all, _) = spool.held_notes_since(&mut NotesRead::default()).unwrap();
+        assert_eq!(all, spool.held_notes().unwrap());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::waiting;
+use super::waiting::{self, StillWaiting};
 use crate::cli::shared::ask_daemon;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::hold_queue::QueueOptions;
@@ -17,7 +17,7 @@ use crate::cli::{Failure, Outcome};
 use crate::policy::reply::Fields;
 use crate::serve::config::{self, Address, CALLERS, FILE};
 use crate::standing::held::HeldMessage;
-use crate::text::printable;
+use crate::text::{counted, printable};
 
 /// How long to wait for the daemon.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,9 +76,9 @@ impl Decide {
         for why in &held.unread {
             complain(printable(why.as_bytes()));
         }
-        let mut left = match queue.spool() {
+        let StillWaiting { decided: mut left, failed } = match queue.spool() {
             // Exim's own queue runs deliver what waits.
-            Some(_) => 0,
+            Some(_) => StillWaiting::default(),
             None => waiting::release(screen, &*queue, &spool, &held)?,
         };
         let mut messages = held.messages;
@@ -123,6 +123,10 @@ impl Decide {
             }
         }
         screen.flush()?;
+        if failed > 0 {
+            let text = counted(failed, "message", "messages");
+            return Err(Failure::new(format!("{text} could not be decided or released")));
+        }
         match held.unread.len() {
             0 => Ok(Outcome::found_if(left > 0)),
             unread => Err(Failure::new(format!("{unread} messages could not be read"))),

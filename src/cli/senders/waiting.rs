@@ -18,8 +18,10 @@ use crate::text::time::now;
 /// A message that is not in the queue this long after it was noted may have been refused by another
 /// filter: nothing waits behind it any more.
 const UNSEEN_SECONDS: i64 = 60;
-/// One that is not there after a day is gone.
-const GONE_SECONDS: i64 = 86_400;
+/// One that is not there after ten days is gone.
+const GONE_SECONDS: i64 = 10 * 86_400;
+/// The notes of so many messages are kept beyond the size of the log.
+const KEPT: usize = 20_000;
 /// So many are released at once, while the others are still to be decided.
 const AT_ONCE: usize = 200;
 
@@ -34,27 +36,34 @@ pub(super) fn is_any(spool: &Path) -> Result<bool, Failure> {
     Ok(notes.iter().any(|(note, _)| waits(&note.until)))
 }
 
-/// Releases what there is room for, the oldest message of each key first; how many are left.
+/// How many messages are left.
+#[derive(Default)]
+pub(super) struct StillWaiting {
+    /// As there is no room, or their sender is denied or suspected.
+    pub(super) decided: usize,
+    /// As they could not be decided, or released.
+    pub(super) failed: usize,
+}
+
+/// Releases what there is room for, the oldest message of each key first; what is left.
 pub(super) fn release(
     screen: &mut Screen<'_>,
     queue: &dyn HoldQueue,
     spool: &Path,
     held: &Held,
-) -> Result<usize, Failure> {
+) -> Result<StillWaiting, Failure> {
     let mut database = Spool::open_to_change(spool, Options::default())?;
     let aside = keep_notes(&mut database, held)?;
     // What was counted before, by a process that has not released it.
     let (counted, waiting): (Vec<_>, Vec<_>) =
         held.waiting.iter().partition(|message| message.request.is_empty());
-    let mut left = leave(screen, queue, &mut database, &counted)?;
-    let (mut all, mut leaving) = (Vec::new(), Vec::new());
+    let failed = leave(screen, queue, &mut database, &counted)?;
+    let mut left = StillWaiting { decided: 0, failed };
+    let (mut all, mut leaving, mut undecided) = (Vec::new(), Vec::new(), Vec::new());
     for message in waiting {
         match LaterMessage::from_json(&String::from_utf8_lossy(&message.request)) {
             Ok(event) => all.push((event, message)),
-            Err(why) => {
-                left += 1;
-                stays(message, &why);
-            }
+            Err(why) => undecided.push((message, why)),
         }
     }
     all.sort_by_key(|(event, message)| (event.at.seconds, event.at.micros, &message.id));
@@ -62,36 +71,33 @@ pub(super) fn release(
     let (mut worker, mut queues) = (Worker::new(spool), Queues::default());
     for (event, message) in all {
         let was_aside = aside.contains(&*message.id);
-        // The one before it is of the same policy and key, and waits.
-        if !was_aside && queues.has(&message.policy, &String::from_utf8_lossy(&message.key)) {
-            left += 1;
-            continue;
-        }
         match worker.still_waits(&event, &names, &queues) {
             Ok(None) => {
                 database.note_held(&noted(message, HeldUntil::Now))?;
                 leaving.push(message);
             }
             Ok(Some(wait)) => {
-                left += 1;
+                left.decided += 1;
+                let is_first = !queues.has(&wait.policy, &wait.key);
                 if wait.fits {
                     queues.add(&wait);
                 }
-                if let Some(note) = changed(message, was_aside, &wait) {
+                if let Some(note) = changed(message, was_aside, is_first, &wait) {
                     database.note_held(&note)?;
                 }
             }
-            Err(why) => {
-                left += 1;
-                stays(message, &why);
-            }
+            Err(why) => undecided.push((message, why)),
         }
         if leaving.len() == AT_ONCE {
-            left += leave(screen, queue, &mut database, &leaving)?;
+            left.failed += leave(screen, queue, &mut database, &leaving)?;
             leaving.clear();
         }
     }
-    left += leave(screen, queue, &mut database, &leaving)?;
+    left.failed += leave(screen, queue, &mut database, &leaving)?;
+    left.failed += undecided.len();
+    // One reason is said once, with the first message.
+    undecided.dedup_by(|(_, why), (_, before)| why == before);
+    undecided.iter().for_each(|(message, why)| stays(message, why));
     worker.complaints().for_each(|line| complain(printable(line.as_bytes())));
     Ok(left)
 }
@@ -102,7 +108,13 @@ fn keep_notes(database: &mut Spool, held: &Held) -> Result<HashSet<String>, Fail
     let messages = held.messages.iter().chain(&held.waiting);
     let ids: HashSet<&str> = messages.map(|message| &*message.id).collect();
     let mut aside = HashSet::new();
-    for (note, is_before) in database.latest_held_notes()? {
+    let latest = database.latest_held_notes()?;
+    let is_kept = |(note, is_before): &(HeldNote, bool)| *is_before && ids.contains(&*note.id);
+    let keeps = latest.iter().filter(|one| is_kept(one)).count() <= KEPT;
+    if !keeps {
+        complain(format_args!("more than {KEPT} messages are on hold: held.log loses the oldest"));
+    }
+    for (note, is_before) in latest {
         let age = now().seconds.saturating_sub(note.at);
         let is_there = ids.contains(&*note.id);
         if matches!(note.until, HeldUntil::Aside(_)) {
@@ -110,8 +122,9 @@ fn keep_notes(database: &mut Spool, held: &Held) -> Result<HashSet<String>, Fail
         }
         let until = match note.until {
             HeldUntil::Left => continue,
-            until if is_there => Some(until).filter(|_| is_before),
-            _ if !held.unread.is_empty() => continue,
+            until if is_there || !held.unread.is_empty() => {
+                Some(until).filter(|_| is_before && keeps)
+            }
             HeldUntil::Room(event) if age > UNSEEN_SECONDS => Some(HeldUntil::Aside(event)),
             HeldUntil::Aside(_) if age > GONE_SECONDS => Some(HeldUntil::Left),
             HeldUntil::Now => Some(HeldUntil::Left),
@@ -172,16 +185,21 @@ fn noted(message: &HeldMessage, until: HeldUntil) -> HeldNote {
     HeldNote { at, id, policy, key, why, until }
 }
 
-/// The note of a message that waits by another policy, key or limit now, or behind which mail waits no more,
-/// or again.
-fn changed(message: &HeldMessage, was_aside: bool, wait: &WaitsBy) -> Option<HeldNote> {
+/// The note of a message that waits by another policy or key now, or behind which mail waits no more, or
+/// again; of the first one of its key, also if it waits by another limit.
+fn changed(
+    message: &HeldMessage,
+    was_aside: bool,
+    is_first: bool,
+    wait: &WaitsBy,
+) -> Option<HeldNote> {
     let limit = |why: &str| why.split_once(", limit ").map(|(_, limit)| limit.to_owned());
     let (policy, key) = match wait.policy.is_empty() {
         true => (message.policy.clone(), message.key.clone()),
         false => (wait.policy.to_string(), wait.key.clone().into_bytes()),
     };
-    let is_same = (&policy, &key, limit(&wait.why), !wait.fits)
-        == (&message.policy, &message.key, limit(&message.why), was_aside);
+    let is_same = (&policy, &key, !wait.fits) == (&message.policy, &message.key, was_aside)
+        && (!is_first || limit(&wait.why) == limit(&message.why));
     let event = String::from_utf8_lossy(&message.request).into_owned();
     let (at, id, why) = (message.at, message.id.clone(), wait.why.clone());
     let until = if wait.fits { HeldUntil::Room(event) } else { HeldUntil::Aside(event) };
@@ -298,8 +316,8 @@ mod tests {
         apply(spool, "9.5");
         put(spool, "other", "alice", 2, 5);
         assert_eq!(run(spool, &["other"]), [""; 0], "eight have counted");
-        // Another one whose sender has seen to it that it comes a day late is forgotten.
-        put(spool, "never", "alice", 1, 90_000);
+        // One that does not come at all is forgotten.
+        put(spool, "never", "alice", 1, GONE_SECONDS + 100);
         run(spool, &[]);
         assert_eq!(run(spool, &["other"]), [""; 0]);
         assert_eq!(words(spool), "late left, never left, new left, other waits");

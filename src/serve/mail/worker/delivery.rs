@@ -37,9 +37,10 @@ impl Worker {
             let text = format!("mail that waits keeps none behind it: {why}");
             self.notes.push(Note { subject, level, text });
             if !is_open {
-                self.queues = queues;
                 return Some(MailVerdict::unavailable(Verdict::Defer, &why));
             }
+            // What is known may have left long ago.
+            queues = Queues::default();
         }
         let wait = self.wait(&message, names, on_error, &queues);
         self.queues = queues;
