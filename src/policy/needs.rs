@@ -55,7 +55,7 @@ pub fn unseen<'a>(
 }
 
 /// Why a policy at delivery cannot be kept by Postfix or Sendmail, which hold a message as a whole, and
-/// decide alone when they deliver to whom; `None` if it can.
+/// choose by themselves when each recipient gets it; `None` if it can.
 #[must_use]
 pub fn unheld(policy: &Policy) -> Option<&'static str> {
     let settings = &policy.settings;

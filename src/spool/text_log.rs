@@ -192,8 +192,7 @@ impl Spool {
             let mut end = 0;
             for line in bytes.split_inclusive(|byte| *byte == b'\n') {
                 end += line.len() as u64;
-                let text = line.strip_suffix(b"\n").filter(|_| !line.ends_with(PART_END));
-                if let Some(text) = text {
+                if let Some(text) = text_of(line) {
                     let place = (info.identity.1, end);
                     lines.push(LoggedLine { place, text: text.to_vec() });
                 }
@@ -280,10 +279,12 @@ fn whole(bytes: &[u8]) -> usize {
 /// The notes in these lines.
 fn notes(lines: &[u8]) -> impl Iterator<Item = HeldNote> {
     let lines = lines.split_inclusive(|byte| *byte == b'\n');
-    lines.filter(|line| !line.ends_with(PART_END)).filter_map(|line| {
-        let line = line.strip_suffix(b"\n")?;
-        HeldNote::parse(line)
-    })
+    lines.filter_map(text_of).filter_map(HeldNote::parse)
+}
+
+/// The text of a line, if it is whole.
+fn text_of(line: &[u8]) -> Option<&[u8]> {
+    line.strip_suffix(b"\n").filter(|_| !line.ends_with(PART_END))
 }
 
 /// The bytes of a part of a log.

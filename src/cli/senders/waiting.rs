@@ -215,7 +215,7 @@ mod tests {
     use crate::policy::source::compile;
     use crate::standing::held::Details;
 
-    /// A queue that does as it is told.
+    /// A queue that releases everything it is asked to.
     #[derive(Default)]
     struct Queue(RefCell<Vec<String>>);
 

@@ -141,7 +141,7 @@ impl Worker {
         self.later(event, names, on_error).unwrap_or(verdict)
     }
 
-    /// Notes that Postfix or Sendmail is told to hold a message, before it is.
+    /// Notes a message that Postfix or Sendmail is to hold, before the reply says so.
     fn note_held(&mut self, event: &MailEvent, hold: Hold) {
         let id = event.event.message_id.clone().unwrap_or_default();
         let noted = self.note(id.clone(), clock::now().0, hold, HeldUntil::Released);
